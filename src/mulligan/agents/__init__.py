@@ -1,0 +1,1 @@
+"""Agents that play any world: the baselines, with or without memory."""

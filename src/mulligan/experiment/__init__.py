@@ -1,0 +1,1 @@
+"""Paired, fully costed comparisons of memories."""

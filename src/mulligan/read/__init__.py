@@ -1,0 +1,1 @@
+"""The read path: from a situation to guidance, or to nothing."""

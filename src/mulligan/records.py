@@ -1,0 +1,478 @@
+"""The nouns: frozen dataclasses that the stages hand to one another, their content ids, and the one validator.
+
+Every noun is immutable, keyword-only and made of plain values, so it can be hashed, stored, exported and sent to another
+process. `from_json` is the only way in from text (model output, settings, HTTP, database rows); inner code trusts types.
+Ids are hashes of canonical content with a prefix per kind: storing the same thing twice is storing it once.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+
+from mulligan.errors import InvalidData
+
+Json = Any  # JSON values: None, bool, int, float, str, lists and string-keyed dicts of them
+
+Split = Literal["source", "train", "heldout"]
+Outcome = Literal["helped", "hurt", "neutral"]
+Status = Literal["active", "stale", "retired"]
+RecordKind = Literal["correction", "procedure", "principle"]
+ConditionKind = Literal["none", "predicate", "judged"]
+SignalKind = Literal[
+    "syntax",  # the action does not parse in its language
+    "error",  # the world refused or failed to execute the action
+    "unknown_table",
+    "unknown_column",
+    "unknown_value",  # a literal that nothing in the world holds
+    "not_a_query",  # the action would change the world that is only to be read
+    "empty_result",
+    "column_count",
+    "row_count",
+    "missing_rows",
+    "extra_rows",
+    "order",
+    "coincidence",  # right here, wrong on a changed copy of the world
+    "blocked",  # the action had no effect
+    "repeated",  # the same action again
+    "timeout",
+    "too_large",
+]
+Reason = Literal[
+    "admitted",
+    "admitted_unverified",  # only in the arm that asks for it
+    "no_gain",
+    "not_completed",
+    "replay_differs",
+    "beaten",  # another alternative of the same failed action gained more
+    "unparseable",
+    "same_as_original",
+    "duplicate",
+    "not_local",
+    "over_limit",  # beyond the number of alternatives allowed for one failed action
+    "too_large",
+    "repetitive",
+    "wrong_split",
+    "injected_text",  # derived from guidance that this package itself put into the context
+    "evicted",
+]
+
+LIFECYCLE: Mapping[str, frozenset[str]] = {
+    "proposed": frozenset({"checked", "refused"}),
+    "checked": frozenset({"admitted", "refused"}),
+    "admitted": frozenset({"active"}),
+    "active": frozenset({"stale", "retired"}),
+    "stale": frozenset({"active", "retired"}),
+    "retired": frozenset({"active"}),
+    "refused": frozenset(),
+}
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def noun(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen, slotted, keyword-only dataclass that refuses unknown fields when read from text."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+_CLOSED: Any = {"extra": "forbid", "arbitrary_types_allowed": True}
+
+
+@noun
+class Usage:
+    """What something cost. Tokens as the model's server counts them; seconds of wall time."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_calls: int = 0
+    evaluator_calls: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@noun
+class Message:
+    """One turn of a conversation with a language model."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@noun
+class Completion:
+    """A model's reply. `paid` is False when it came from a cache or a recording; `usage` is what it cost when first made."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    text: str
+    model: str
+    usage: Usage
+    finish: str = "stop"
+    paid: bool = True
+
+
+@noun
+class Signal:
+    """One piece of evidence about a failure, extracted by code. `what` is verbatim, `where` a place in the action."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    kind: SignalKind
+    what: str
+    where: str = ""
+
+
+@noun
+class Task:
+    """One thing to do. `prompt` is what is asked, `context` the surroundings that the agent is shown as well (a schema, a room).
+
+    `payload` is read by the world alone (gold answers, tests, files). `group` is what may not cross splits: a database, a
+    repository, a question template. `facts` are known by the loader; `World.facts` adds what can be computed.
+    """
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    id: str
+    domain: str
+    benchmark: str
+    group: str
+    split: Split
+    prompt: str
+    context: str = ""
+    payload: Mapping[str, Json]
+    facts: Mapping[str, Json] = {}  # noqa: RUF012 - never mutated: nouns are frozen
+    scope: str = "default"
+
+
+@noun
+class Verdict:
+    """What the world says of one action.
+
+    `completed` False is the third value: time-out, crash of the evaluator, a solver's "unknown"; never a pass, never a fail.
+    `feedback`, `signals` and `done` are all that an agent may look at: on held-out tasks they hold nothing that depends on the gold
+    answer. `done` says that the episode is over as far as the agent can see. `utility` is exact, in [0, 1].
+    """
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    completed: bool
+    utility: Fraction
+    solved: bool
+    feedback: str
+    signals: tuple[Signal, ...] = ()
+    done: bool = False
+    evaluator: str
+    calls: int = 1
+    seconds: float = 0.0
+
+    def agrees(self, other: "Verdict") -> bool:
+        """True when both say the same of an action: the replay gate (SPEC A3.1) compares with this."""
+        return (self.completed, self.utility, self.solved, self.evaluator) == (
+            other.completed,
+            other.utility,
+            other.solved,
+            other.evaluator,
+        )
+
+
+@noun
+class Attempt:
+    """One action in an episode, and what came of it. `receipt` names the guidance that was in the context, if any."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    index: int
+    observation: str
+    thought: str = ""
+    action: str
+    verdict: Verdict
+    usage: Usage
+    receipt: str = ""
+    state: str = ""  # hash of the state in which the action was tried
+
+
+@noun
+class Episode:
+    """One play of one task by one agent, from start to end."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    task: Task
+    agent: str
+    model: str
+    attempts: tuple[Attempt, ...]
+    prompts: Mapping[str, str] = {}  # noqa: RUF012 - prompt name → hash
+    reflections: tuple[str, ...] = ()
+    label: str = ""  # what tells two plays of one task apart: arm, stage, seed
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def solved(self) -> bool:
+        return bool(self.attempts) and self.attempts[-1].verdict.solved
+
+    @property
+    def utility(self) -> Fraction:
+        return self.attempts[-1].verdict.utility if self.attempts else Fraction(0)
+
+    @property
+    def usage(self) -> Usage:
+        return sum((a.usage for a in self.attempts), Usage())
+
+
+@noun
+class Condition:
+    """When a record applies: a predicate over facts, a question for a judge, or nothing (applies everywhere)."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    kind: ConditionKind = "none"
+    text: str = ""
+    predicate: str = ""
+
+
+@noun
+class Proposal:
+    """An alternative to a failed action, not yet checked. `proposer` is "model", "agent" or the name of an operator."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    action: str
+    edit: str
+    why: str = ""
+    condition: Condition = Condition()
+    proposer: str
+
+
+@noun
+class Check:
+    """Two verdicts from the same snapshot: the failed action replayed, and the alternative."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    proposal: Proposal
+    original: Verdict
+    changed: Verdict
+    replayed: bool  # the replayed original agrees with what was recorded
+    state_before: str
+    state_after: str  # of the live state, after the check: must be equal
+
+    @property
+    def gain(self) -> Fraction:
+        """Raw utility gain U(changed) - U(original), before any cost (SPEC A3.1)."""
+        return self.changed.utility - self.original.utility
+
+
+@noun
+class Decision:
+    """Whether a proposal became a record, why, and by which rule. Refused proposals are kept: they are training data."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    proposal: Proposal
+    reason: Reason
+    rule: str
+    check: Check | None = None
+    record: str = ""
+
+    @property
+    def admitted(self) -> bool:
+        return self.reason in ("admitted", "admitted_unverified")
+
+
+@noun
+class Provenance:
+    """Where a record comes from."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    task: str
+    group: str
+    benchmark: str
+    split: Split
+    episode: str
+    attempt: int
+    agent: str
+    model: str
+    proposer: str
+    prompts: Mapping[str, str] = {}  # noqa: RUF012
+    evaluator: str
+
+
+@noun
+class Gain:
+    """The measured contrast that a record rests on. The whole check is in the store's evidence."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    original: Fraction
+    changed: Fraction
+    solved: bool
+    verified: bool = True
+    tried: int = 1  # alternatives checked for the same failed action
+
+    @property
+    def value(self) -> Fraction:
+        return self.changed - self.original
+
+
+@noun
+class Record:
+    """A stored lesson. Statistics live beside it in the store, so its id is the hash of what it says."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    kind: RecordKind
+    domain: str
+    scope: str = "default"
+    situation: str
+    original: str
+    corrected: str
+    diff: str
+    principle: str = ""
+    signals: tuple[Signal, ...] = ()
+    condition: Condition = Condition()
+    gain: Gain
+    provenance: Provenance
+
+    @property
+    def id(self) -> str:
+        return content_id("rec", self)
+
+
+@noun
+class Statistics:
+    """How a record has been used. `ema` starts at 1/2 and moves by 0.2 towards 1 helped, 0 hurt, 1/2 neutral (SPEC A3.7)."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    retrieved: int = 0
+    selected: int = 0
+    helped: int = 0
+    hurt: int = 0
+    neutral: int = 0
+    ema: float = 0.5
+
+
+@noun
+class Situation:
+    """What recall looks at: one decision point of an episode. `failed` is None before the first action."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    task: Task
+    facts: Mapping[str, Json]
+    observation: str = ""
+    failed: Attempt | None = None
+    attempt: int = 0
+    max_attempts: int = 1
+    spent: Usage = Usage()
+
+
+@noun
+class Candidate:
+    """A record that passed the filters for a situation. `similarity` is calibrated: 0 like unrelated text, 1 the same text."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    record: Record
+    statistics: Statistics
+    similarity: float
+    overlap: float
+    score: float
+
+
+@noun
+class Selection:
+    """A selector's choice: at most one candidate, or none. `values` has one entry a candidate, `skip` the value of showing none."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    chosen: int | None
+    values: tuple[float, ...] = ()
+    skip: float = 0.0
+    propensity: float = 1.0
+    policy: str
+
+
+@noun
+class Receipt:
+    """What was retrieved and shown at one decision point; `settle` takes it back with the outcome."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    scope: str = "default"
+    task: str
+    attempt: int
+    candidates: tuple[str, ...]  # record ids, best first
+    similarities: tuple[float, ...] = ()
+    shown: tuple[str, ...]
+    selection: Selection
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        return content_id("rcp", self)
+
+
+@noun
+class Guidance:
+    """What the agent is handed: a delimited block of quoted lessons, or nothing (`text` is then empty)."""
+
+    __pydantic_config__: ClassVar[Any] = _CLOSED
+    text: str
+    records: tuple[str, ...]
+    receipt: Receipt
+    usage: Usage = Usage()  # what recalling it cost: judged conditions, embedding, search
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+
+def to_plain(value: Any) -> Json:
+    """`value` as JSON values: dataclasses become dicts, tuples lists, fractions "n/d" strings."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    if isinstance(value, Mapping):
+        return {str(k): to_plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(v) for v in value]
+    return value
+
+
+def to_json(value: Any) -> str:
+    """Canonical JSON: sorted keys, no spaces, real characters. Equal values give equal text."""
+    return json.dumps(to_plain(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def content_id(prefix: str, value: Any) -> str:
+    """`prefix` and the first 96 bits of the SHA-256 of the canonical JSON of `value`."""
+    text = to_json(value).encode("utf-8", "surrogatepass")
+    return f"{prefix}_{hashlib.sha256(text).hexdigest()[:24]}"
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter  # imported on first use: half of the package's start-up time
+
+    return TypeAdapter(kind)
+
+
+def _validate(kind: type[T], read: Callable[[Any], Any], what: str) -> T:
+    from pydantic import ValidationError
+
+    try:
+        found: T = read(_adapter(kind))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(p) for p in first["loc"]) or "the whole"
+        raise InvalidData(f"{what} is no valid {kind.__name__}: {place}: {first['msg']}") from error
+    return found
+
+
+def from_json(kind: type[T], text: str | bytes, *, what: str = "text") -> T:
+    """Read one noun from JSON text. Raises InvalidData naming the first wrong field; unknown fields are refused."""
+    return _validate(kind, lambda adapter: adapter.validate_json(text), what)
+
+
+def from_plain(kind: type[T], value: Json, *, what: str = "value") -> T:
+    """Read one noun from JSON values, as `from_json` does from text."""
+    return _validate(kind, lambda adapter: adapter.validate_python(value), what)

@@ -1,0 +1,1 @@
+"""Loaders of public benchmark formats."""

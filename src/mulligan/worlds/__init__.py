@@ -1,0 +1,1 @@
+"""Executable worlds, and the contract they must pass."""

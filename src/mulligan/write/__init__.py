@@ -1,0 +1,1 @@
+"""The write path: from a failed attempt to a checked record."""
