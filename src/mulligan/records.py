@@ -8,10 +8,10 @@ Ids are hashes of canonical content with a prefix per kind: storing the same thi
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, dataclass_transform
 
 from mulligan.errors import InvalidData
 
@@ -76,17 +76,15 @@ T = TypeVar("T")
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def noun(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, slotted, keyword-only dataclass that refuses unknown fields when read from text."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
-
-
-_CLOSED: Any = {"extra": "forbid", "arbitrary_types_allowed": True}
+    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    made.__pydantic_config__ = {"extra": "forbid"}  # type: ignore[attr-defined]  # read by pydantic at the edges
+    return made
 
 
 @noun
 class Usage:
     """What something cost. Tokens as the model's server counts them; seconds of wall time."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     prompt_tokens: int = 0
     completion_tokens: int = 0
     model_calls: int = 0
@@ -105,7 +103,6 @@ class Usage:
 class Message:
     """One turn of a conversation with a language model."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     role: Literal["system", "user", "assistant"]
     content: str
 
@@ -114,7 +111,6 @@ class Message:
 class Completion:
     """A model's reply. `paid` is False when it came from a cache or a recording; `usage` is what it cost when first made."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     text: str
     model: str
     usage: Usage
@@ -126,7 +122,6 @@ class Completion:
 class Signal:
     """One piece of evidence about a failure, extracted by code. `what` is verbatim, `where` a place in the action."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     kind: SignalKind
     what: str
     where: str = ""
@@ -140,7 +135,6 @@ class Task:
     repository, a question template. `facts` are known by the loader; `World.facts` adds what can be computed.
     """
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     id: str
     domain: str
     benchmark: str
@@ -149,7 +143,7 @@ class Task:
     prompt: str
     context: str = ""
     payload: Mapping[str, Json]
-    facts: Mapping[str, Json] = {}  # noqa: RUF012 - never mutated: nouns are frozen
+    facts: Mapping[str, Json] = field(default_factory=dict)
     scope: str = "default"
 
 
@@ -162,7 +156,6 @@ class Verdict:
     answer. `done` says that the episode is over as far as the agent can see. `utility` is exact, in [0, 1].
     """
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     completed: bool
     utility: Fraction
     solved: bool
@@ -187,7 +180,6 @@ class Verdict:
 class Attempt:
     """One action in an episode, and what came of it. `receipt` names the guidance that was in the context, if any."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     index: int
     observation: str
     thought: str = ""
@@ -202,12 +194,11 @@ class Attempt:
 class Episode:
     """One play of one task by one agent, from start to end."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     task: Task
     agent: str
     model: str
     attempts: tuple[Attempt, ...]
-    prompts: Mapping[str, str] = {}  # noqa: RUF012 - prompt name → hash
+    prompts: Mapping[str, str] = field(default_factory=dict)  # prompt name → hash
     reflections: tuple[str, ...] = ()
     label: str = ""  # what tells two plays of one task apart: arm, stage, seed
 
@@ -232,7 +223,6 @@ class Episode:
 class Condition:
     """When a record applies: a predicate over facts, a question for a judge, or nothing (applies everywhere)."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     kind: ConditionKind = "none"
     text: str = ""
     predicate: str = ""
@@ -242,7 +232,6 @@ class Condition:
 class Proposal:
     """An alternative to a failed action, not yet checked. `proposer` is "model", "agent" or the name of an operator."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     action: str
     edit: str
     why: str = ""
@@ -254,7 +243,6 @@ class Proposal:
 class Check:
     """Two verdicts from the same snapshot: the failed action replayed, and the alternative."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     proposal: Proposal
     original: Verdict
     changed: Verdict
@@ -272,7 +260,6 @@ class Check:
 class Decision:
     """Whether a proposal became a record, why, and by which rule. Refused proposals are kept: they are training data."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     proposal: Proposal
     reason: Reason
     rule: str
@@ -288,7 +275,6 @@ class Decision:
 class Provenance:
     """Where a record comes from."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     task: str
     group: str
     benchmark: str
@@ -298,7 +284,7 @@ class Provenance:
     agent: str
     model: str
     proposer: str
-    prompts: Mapping[str, str] = {}  # noqa: RUF012
+    prompts: Mapping[str, str] = field(default_factory=dict)
     evaluator: str
 
 
@@ -306,7 +292,6 @@ class Provenance:
 class Gain:
     """The measured contrast that a record rests on. The whole check is in the store's evidence."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     original: Fraction
     changed: Fraction
     solved: bool
@@ -322,7 +307,6 @@ class Gain:
 class Record:
     """A stored lesson. Statistics live beside it in the store, so its id is the hash of what it says."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     kind: RecordKind
     domain: str
     scope: str = "default"
@@ -345,7 +329,6 @@ class Record:
 class Statistics:
     """How a record has been used. `ema` starts at 1/2 and moves by 0.2 towards 1 helped, 0 hurt, 1/2 neutral (SPEC A3.7)."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     retrieved: int = 0
     selected: int = 0
     helped: int = 0
@@ -358,7 +341,6 @@ class Statistics:
 class Situation:
     """What recall looks at: one decision point of an episode. `failed` is None before the first action."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     task: Task
     facts: Mapping[str, Json]
     observation: str = ""
@@ -372,7 +354,6 @@ class Situation:
 class Candidate:
     """A record that passed the filters for a situation. `similarity` is calibrated: 0 like unrelated text, 1 the same text."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     record: Record
     statistics: Statistics
     similarity: float
@@ -384,7 +365,6 @@ class Candidate:
 class Selection:
     """A selector's choice: at most one candidate, or none. `values` has one entry a candidate, `skip` the value of showing none."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     chosen: int | None
     values: tuple[float, ...] = ()
     skip: float = 0.0
@@ -396,7 +376,6 @@ class Selection:
 class Receipt:
     """What was retrieved and shown at one decision point; `settle` takes it back with the outcome."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     scope: str = "default"
     task: str
     attempt: int
@@ -415,7 +394,6 @@ class Receipt:
 class Guidance:
     """What the agent is handed: a delimited block of quoted lessons, or nothing (`text` is then empty)."""
 
-    __pydantic_config__: ClassVar[Any] = _CLOSED
     text: str
     records: tuple[str, ...]
     receipt: Receipt
@@ -450,7 +428,7 @@ def content_id(prefix: str, value: Any) -> str:
 
 
 @cache
-def _adapter(kind: Any) -> Any:
+def _adapter(kind: Callable[..., Any]) -> Any:
     from pydantic import TypeAdapter  # imported on first use: half of the package's start-up time
 
     return TypeAdapter(kind)
