@@ -1,7 +1,7 @@
 """The seams, on one page. What a reader can swap is here; what is not here is concrete."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from mulligan.records import (
     Candidate,
@@ -48,6 +48,7 @@ class World(Protocol):
 
     name: str
     version: str  # changes whenever a verdict could change
+    manual: str  # one paragraph for agents: what an action is here and how to write it
 
     def facts(self, task: Task) -> Mapping[str, Json]:
         """What conditions may test: numbers, strings, booleans, or lists of strings; computed from what the agent sees."""
@@ -98,7 +99,7 @@ class Agent(Protocol):
 
     name: str
 
-    def play(self, task: Task, world: World, model: Model, memory: "Memory | None" = None, **options: Any) -> Episode: ...
+    def play(self, task: Task, world: World, model: Model, memory: "Memory | None" = None) -> Episode: ...
 
 
 class Selector(Protocol):

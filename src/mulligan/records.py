@@ -7,11 +7,11 @@ Ids are hashes of canonical content with a prefix per kind: storing the same thi
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal, TypeVar, dataclass_transform
+from typing import Any, Literal, TypeVar, cast, dataclass_transform
 
 from mulligan.errors import InvalidData
 
@@ -55,7 +55,6 @@ Reason = Literal[
     "over_limit",  # beyond the number of alternatives allowed for one failed action
     "too_large",
     "repetitive",
-    "wrong_split",
     "injected_text",  # derived from guidance that this package itself put into the context
     "evicted",
 ]
@@ -152,8 +151,8 @@ class Verdict:
     """What the world says of one action.
 
     `completed` False is the third value: time-out, crash of the evaluator, a solver's "unknown"; never a pass, never a fail.
-    `feedback`, `signals` and `done` are all that an agent may look at: on held-out tasks they hold nothing that depends on the gold
-    answer. `done` says that the episode is over as far as the agent can see. `utility` is exact, in [0, 1].
+    `feedback`, `signals` and `done` are all that an agent may look at: on held-out tasks they hold nothing that depends on the
+    gold answer. `done` says that the episode is over as far as the agent can see. `utility` is exact, in [0, 1].
     """
 
     completed: bool
@@ -177,10 +176,42 @@ class Verdict:
 
 
 @noun
+class Selection:
+    """A selector's choice: at most one candidate, or none. `values` has one entry a candidate, `skip` the value of showing
+    none.
+    """
+
+    chosen: int | None
+    values: tuple[float, ...] = ()
+    skip: float = 0.0
+    propensity: float = 1.0
+    policy: str
+
+
+@noun
+class Receipt:
+    """What was retrieved and shown at one decision point; `settle` takes it back with the outcome."""
+
+    scope: str = "default"
+    task: str
+    attempt: int
+    candidates: tuple[str, ...]  # record ids, best first
+    similarities: tuple[float, ...] = ()
+    shown: tuple[str, ...]
+    selection: Selection
+    label: str = ""
+
+    @property
+    def id(self) -> str:
+        return content_id("rcp", self)
+
+
+@noun
 class Attempt:
     """One action in an episode, and what came of it. `receipt` names the guidance that was in the context, if any."""
 
     index: int
+    trial: int = 0  # Reflexion starts a task over: each start is a trial
     observation: str
     thought: str = ""
     action: str
@@ -198,6 +229,7 @@ class Episode:
     agent: str
     model: str
     attempts: tuple[Attempt, ...]
+    receipts: tuple[Receipt, ...] = ()  # of the guidance that the attempts had in their context
     prompts: Mapping[str, str] = field(default_factory=dict)  # prompt name → hash
     reflections: tuple[str, ...] = ()
     label: str = ""  # what tells two plays of one task apart: arm, stage, seed
@@ -316,6 +348,7 @@ class Record:
     diff: str
     principle: str = ""
     signals: tuple[Signal, ...] = ()
+    traits: tuple[str, ...] = ()  # facts of the source as "fact:item", sorted: what structured overlap compares
     condition: Condition = Condition()
     gain: Gain
     provenance: Provenance
@@ -362,35 +395,6 @@ class Candidate:
 
 
 @noun
-class Selection:
-    """A selector's choice: at most one candidate, or none. `values` has one entry a candidate, `skip` the value of showing none."""
-
-    chosen: int | None
-    values: tuple[float, ...] = ()
-    skip: float = 0.0
-    propensity: float = 1.0
-    policy: str
-
-
-@noun
-class Receipt:
-    """What was retrieved and shown at one decision point; `settle` takes it back with the outcome."""
-
-    scope: str = "default"
-    task: str
-    attempt: int
-    candidates: tuple[str, ...]  # record ids, best first
-    similarities: tuple[float, ...] = ()
-    shown: tuple[str, ...]
-    selection: Selection
-    label: str = ""
-
-    @property
-    def id(self) -> str:
-        return content_id("rcp", self)
-
-
-@noun
 class Guidance:
     """What the agent is handed: a delimited block of quoted lessons, or nothing (`text` is then empty)."""
 
@@ -428,29 +432,29 @@ def content_id(prefix: str, value: Any) -> str:
 
 
 @cache
-def _adapter(kind: Callable[..., Any]) -> Any:
+def _adapter(kind: Hashable) -> Any:
     from pydantic import TypeAdapter  # imported on first use: half of the package's start-up time
 
-    return TypeAdapter(kind)
+    return TypeAdapter(cast(Any, kind))
 
 
-def _validate(kind: type[T], read: Callable[[Any], Any], what: str) -> T:
+def _validate(kind: type[T], method: str, value: Any, what: str) -> T:
     from pydantic import ValidationError
 
     try:
-        found: T = read(_adapter(kind))
+        found: T = getattr(_adapter(cast("Hashable", kind)), method)(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(p) for p in first["loc"]) or "the whole"
-        raise InvalidData(f"{what} is no valid {kind.__name__}: {place}: {first['msg']}") from error
+        raise InvalidData(f"{what} is no valid {getattr(kind, '__name__', kind)}: {place}: {first['msg']}") from error
     return found
 
 
 def from_json(kind: type[T], text: str | bytes, *, what: str = "text") -> T:
     """Read one noun from JSON text. Raises InvalidData naming the first wrong field; unknown fields are refused."""
-    return _validate(kind, lambda adapter: adapter.validate_json(text), what)
+    return _validate(kind, "validate_json", text, what)
 
 
 def from_plain(kind: type[T], value: Json, *, what: str = "value") -> T:
     """Read one noun from JSON values, as `from_json` does from text."""
-    return _validate(kind, lambda adapter: adapter.validate_python(value), what)
+    return _validate(kind, "validate_python", value, what)

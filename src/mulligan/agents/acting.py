@@ -1,0 +1,147 @@
+"""One turn of any agent: show, ask, act, note. The turns are shared; their order is each agent's own.
+
+Every request keeps what tasks share (manual, surroundings) in front and what differs behind it, so that a server can reuse its
+prefix; guidance stands just before the task. Agents look at a verdict's `feedback`, `signals` and `done`, at nothing else of
+it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mulligan.prompts import prompt
+from mulligan.protocols import Model, State, World
+from mulligan.records import Attempt, Episode, Guidance, Message, Receipt, Task, Usage
+from mulligan.replies import read_code
+
+if TYPE_CHECKING:
+    from mulligan.memory import Memory
+
+PROMPTS = ("act", "reflect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How an agent asks its model. Token limits are of the reply."""
+
+    max_tokens: int = 200
+    temperature: float = 0.0
+    seed: int = 0
+
+
+@dataclass
+class Play:
+    """A play in progress: the task, its live state, and what has happened so far."""
+
+    task: Task
+    world: World
+    model: Model
+    state: State
+    sampling: Sampling
+    attempts: list[Attempt] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    reflections: list[str] = field(default_factory=list)
+    trial: int = 0
+    _owed: Usage = field(default_factory=Usage)  # spent since the last attempt on recall and reflection
+
+    @property
+    def done(self) -> bool:
+        """The last action of this trial ended the episode, as far as the agent can see."""
+        return bool(self.attempts) and self.attempts[-1].trial == self.trial and self.attempts[-1].verdict.done
+
+    @property
+    def history(self) -> list[Attempt]:
+        """The attempts of this trial."""
+        return [a for a in self.attempts if a.trial == self.trial]
+
+    def recall(self, memory: "Memory | None", max_attempts: int) -> str:
+        """Guidance for this decision point, or "". Notes its receipt and its cost."""
+        if memory is None:
+            return ""
+        last = self.attempts[-1] if self.attempts and self.attempts[-1].verdict.signals else None
+        guidance: Guidance = memory.recall(
+            self.task,
+            last,
+            observation=self.world.observe(self.state),
+            attempt=len(self.attempts),
+            max_attempts=max_attempts,
+            spent=sum((a.usage for a in self.attempts), Usage()),
+        )
+        self.receipts.append(guidance.receipt)
+        self._owed += guidance.usage
+        return guidance.text
+
+    def messages(self, guidance: str = "", notes: Sequence[str] = ()) -> list[Message]:
+        """The conversation so far, with what the agent is to act on now."""
+        opening = [
+            self.task.context,
+            guidance,
+            *notes,
+            f"Task: {self.task.prompt}",
+            self.world.observe(self.state) if not self.history else "",
+        ]
+        turns = [
+            Message(role="system", content=prompt("act").fill(manual=self.world.manual)),
+            Message(role="user", content="\n\n".join(part for part in opening if part)),
+        ]
+        for attempt in self.history:
+            turns.append(Message(role="assistant", content=attempt.thought or attempt.action))
+            turns.append(Message(role="user", content=f"{attempt.verdict.feedback}\n\nAct again."))
+        return turns
+
+    def ask(self, messages: Sequence[Message], **changes: float | int) -> tuple[str, Usage]:
+        """One reply of the model, and what it cost."""
+        how = replace(self.sampling, **changes)  # type: ignore[arg-type]  # checked by the dataclass
+        completion = self.model.complete(messages, max_tokens=how.max_tokens, temperature=how.temperature, seed=how.seed)
+        return completion.text, completion.usage
+
+    def act(self, reply: str, usage: Usage) -> Attempt:
+        """Do the one action in `reply` in the live state, and note the attempt."""
+        code = read_code(reply, ())
+        before, observation = self.state.digest, self.world.observe(self.state)
+        verdict = self.world.act(self.state, code.code)
+        return self.note(
+            Attempt(
+                index=len(self.attempts),
+                trial=self.trial,
+                observation=observation,
+                thought=reply if code.prose else "",
+                action=code.code,
+                verdict=verdict,
+                usage=usage + self._settle() + Usage(evaluator_calls=verdict.calls, seconds=verdict.seconds),
+                receipt=self.receipts[-1].id if self.receipts and self.receipts[-1].shown else "",
+                state=before,
+            )
+        )
+
+    def note(self, attempt: Attempt) -> Attempt:
+        self.attempts.append(attempt)
+        return attempt
+
+    def reflect(self) -> None:
+        """Ask the model what to do differently after the last attempt, and keep its answer (Reflexion's `self` mode)."""
+        last = self.attempts[-1]
+        text = "\n\n".join(
+            (self.task.context, f"Task: {self.task.prompt}", f"Attempt:\n{last.action}", f"Answer:\n{last.verdict.feedback}")
+        )
+        reply, usage = self.ask([Message(role="system", content=prompt("reflect").text), Message(role="user", content=text)], max_tokens=80)
+        self.reflections.append(reply.strip())
+        self._owed += usage
+
+    def episode(self, agent: str) -> Episode:
+        """The finished play. What is still owed is added to the last attempt."""
+        if self.attempts:
+            self.attempts[-1] = replace(self.attempts[-1], usage=self.attempts[-1].usage + self._settle())
+        return Episode(
+            task=self.task,
+            agent=agent,
+            model=self.model.id,
+            attempts=tuple(self.attempts),
+            receipts=tuple(self.receipts),
+            reflections=tuple(self.reflections),
+            prompts={name: prompt(name).hash for name in PROMPTS},
+        )
+
+    def _settle(self) -> Usage:
+        owed, self._owed = self._owed, Usage()
+        return owed

@@ -1,0 +1,270 @@
+"""Memory: learn from an episode, recall for a situation, settle how it went. Read this first.
+
+learn :  Episode → signals → proposals → checks → admission → distillation → store
+recall:  Situation → search → retrieval → selection → reconstruction → Guidance → the agent acts → settle
+
+This is the only module that knows the order of the stages. `recall` writes nothing; its receipt comes back through `settle`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from mulligan.edits import distance
+from mulligan.embeddings import StaticEmbedder
+from mulligan.errors import UsageError
+from mulligan.models import estimate_tokens
+from mulligan.pool import Pool
+from mulligan.protocols import Embedder, Model, Selector, State, World
+from mulligan.read import reconstruction, retrieval
+from mulligan.read.selection import Top1
+from mulligan.records import (
+    Attempt,
+    Candidate,
+    Condition,
+    Decision,
+    Episode,
+    Guidance,
+    Json,
+    Outcome,
+    Proposal,
+    Receipt,
+    Record,
+    Situation,
+    Task,
+    Usage,
+)
+from mulligan.search import record_text
+from mulligan.store import Store
+from mulligan.write import admission, checks, distillation, proposals, retention, signals
+from mulligan.write.signals import Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an experiment varies. The defaults are COUNTERMEM's where its paper gives them (SPEC A2, A3)."""
+
+    alternatives: int = 4  # checked for one failed action, from all proposers together
+    from_model: int = 2  # of which the model is asked for so many; 0 asks it for none
+    threshold: Fraction = admission.THRESHOLD
+    verify: bool = True  # False stores the first proposal as unchecked advice
+    capacity: int = retention.CAPACITY
+    retention: str = "utility"
+    conditions: bool = True  # False leaves conditions out of the filter and of the text
+    candidates: int = retrieval.LIMIT
+    min_score: float = retrieval.MIN_SCORE
+    pool: int = 50  # search hits that are scored
+    budget: int = reconstruction.BUDGET  # tokens of guidance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What came of one failed attempt: a decision for every proposal, the record if one was admitted, and the cost."""
+
+    attempt: Attempt
+    decisions: tuple[Decision, ...]
+    record: Record | None
+    usage: Usage
+
+
+class Memory:
+    """A store of checked lessons about one world.
+
+    `model` proposes alternatives and judges conditions (without it only operators propose, and judged conditions do not hold).
+    `panel` are tasks of the same domain against which conditions are tested; tasks that were learnt from are added to it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        world: World,
+        *,
+        embedder: Embedder | None = None,
+        model: Model | None = None,
+        selector: Selector | None = None,
+        settings: Settings | None = None,
+        panel: Sequence[Task] = (),
+        pool: Pool | None = None,
+    ) -> None:
+        self.store = store
+        self.world = world
+        self.embedder = embedder or StaticEmbedder()
+        self.model = model
+        self.selector = selector or Top1()
+        self.settings = settings or Settings()
+        self._pool = pool or Pool()
+        self._panel = {task.id: task for task in panel}
+        self._facts: dict[str, tuple[Task, Mapping[str, Json]]] = {}
+
+    def learn(self, episode: Episode) -> list[Decision]:
+        """Try local alternatives to the failed actions of `episode`, and store what verifiably did better.
+
+        Only source tasks may write: raises UsageError for others. Learning the same episode again changes nothing.
+        """
+        return [decision for examined in self.examine(episode) for decision in self.admit(episode, examined)]
+
+    def examine(self, episode: Episode) -> list[Examined]:
+        """The part of `learn` that writes nothing: propose, check, decide, distil. May run for many episodes at once."""
+        if episode.task.split != "source":
+            raise UsageError(f"task {episode.task.id} is of the {episode.task.split} split: only source tasks may write")
+        found = signals.failures(episode, tokens=self.world.tokens, clean=reconstruction.strip)
+        return [self._examine(episode, failure) for failure in found]
+
+    def admit(self, episode: Episode, examined: Examined) -> list[Decision]:
+        """Store the evidence and the record of one examined failure, in one transaction; evict at capacity."""
+        with self.store.transaction():
+            episode_id = self.store.add_episode(episode)
+            for receipt in episode.receipts:
+                self.store.add_receipt(receipt)
+            if examined.record is not None:
+                (vector,) = self.embedder.embed([record_text(examined.record)])
+                self.store.add_record(examined.record, vector, embedder=self.embedder.id)
+            self.store.add_decisions(episode_id, examined.attempt.index, examined.decisions)
+            if examined.record is not None:
+                self._evict(examined.record.scope, examined.record.domain)
+        self._panel.setdefault(episode.task.id, episode.task)
+        return list(examined.decisions)
+
+    def recall(
+        self,
+        task: Task,
+        failed: Attempt | None = None,
+        *,
+        observation: str = "",
+        attempt: int = 0,
+        max_attempts: int = 1,
+        spent: Usage | None = None,
+    ) -> Guidance:
+        """The lesson that helps at this point of `task`, or an empty guidance. `failed` is the last action if it failed."""
+        situation = Situation(
+            task=task,
+            facts=self.facts(task),
+            observation=observation,
+            failed=failed,
+            attempt=attempt,
+            max_attempts=max_attempts,
+            spent=spent or Usage(),
+        )
+        found, usage = self.retrieve(situation)
+        selection = self.selector.select(situation, found)
+        chosen = [] if selection.chosen is None else [found[selection.chosen].record]
+        text, shown = reconstruction.render(chosen, count=estimate_tokens, budget=self.settings.budget, conditions=self.settings.conditions)
+        receipt = Receipt(
+            scope=task.scope,
+            task=task.id,
+            attempt=attempt,
+            candidates=tuple(c.record.id for c in found),
+            similarities=tuple(round(c.similarity, 6) for c in found),
+            shown=shown,
+            selection=selection,
+        )
+        return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
+
+    def settle(self, receipt: Receipt, outcome: Outcome) -> None:
+        """Report how an attempt with this guidance went, against the same attempt without it; counts once a receipt."""
+        with self.store.transaction():
+            self.store.add_receipt(receipt)
+            self.store.settle(receipt.id, outcome)
+
+    def retrieve(self, situation: Situation) -> tuple[list[Candidate], Usage]:
+        """The candidates for `situation`, best first, and what judging their conditions cost."""
+        spent: list[Usage] = []
+
+        def judge(condition: Condition, situation: Situation) -> bool:
+            if self.model is None:
+                return False
+            truth, completion = retrieval.judge(condition, situation, self.model)
+            spent.append(completion.usage)
+            return truth
+
+        def applies(record: Record) -> bool:
+            return not self.settings.conditions or retrieval.condition_holds(record.condition, situation, judge)
+
+        kept = retrieval.candidates(
+            situation,
+            self._search(situation.task),
+            traits=distillation.traits(situation.facts),
+            applies=applies,
+            limit=self.settings.candidates,
+            min_score=self.settings.min_score,
+        )
+        return kept, sum(spent, Usage())
+
+    def facts(self, task: Task) -> Mapping[str, Json]:
+        """What conditions may test about `task`; computed by the world once a task."""
+        known = self._facts.get(task.id)
+        if known is None or known[0] != task:
+            known = self._facts[task.id] = (task, self.world.facts(task))
+        return known[1]
+
+    def _search(self, task: Task) -> list[retrieval.Found]:
+        (vector,) = self.embedder.embed([task.prompt])
+        hits = self.store.search(
+            task.prompt,
+            vector,
+            scope=task.scope,
+            domain=task.domain,
+            limit=self.settings.pool,
+            exclude_groups=frozenset({task.group}),
+            exclude_tasks=frozenset({task.id}),
+        )
+        stored = [(self.store.record(hit.record_id), hit) for hit in hits]
+        return [retrieval.Found(record=s.record, statistics=s.statistics, similarity=hit.similarity) for s, hit in stored]
+
+    def _examine(self, episode: Episode, failure: Failure) -> Examined:
+        attempt, task = failure.attempt, episode.task
+        with self.world.start(task) as state:
+            if state.digest != attempt.state:  # a world whose actions leave no trace needs no replay of the prefix
+                for action in failure.prefix:
+                    self.world.act(state, action)
+            kept, refused, usage = self._propose(task, state, failure)
+            if self.settings.verify:
+                checked = checks.check(self.world, state, (attempt.action, attempt.verdict), kept, self._pool)
+                usage += Usage(evaluator_calls=sum(c.changed.calls for c in checked) + (checked[0].original.calls if checked else 0))
+                decisions = admission.decide(checked, size=self._size(attempt), threshold=self.settings.threshold)
+            else:
+                decisions = admission.decide_unverified(kept)
+        record = self._distil(episode, attempt, decisions)
+        linked = [replace(d, record=record.id) if record and d.admitted else d for d in decisions]
+        return Examined(attempt=attempt, decisions=(*linked, *refused), record=record, usage=usage)
+
+    def _propose(self, task: Task, state: State, failure: Failure) -> tuple[list[Proposal], list[Decision], Usage]:
+        wanted, usage, from_model = self.settings.from_model, Usage(), list[Proposal]()
+        if self.model is not None and wanted:
+            from_model, completion = proposals.from_model(task, failure, self.model, manual=self.world.manual, limit=wanted, seed=0)
+            usage = completion.usage
+        kept, refused = proposals.choose(
+            failure.attempt.action,
+            proposals.from_retry(failure, self.world.tokens),
+            from_model,
+            self.world.edits(state, failure.attempt.action, failure.attempt.verdict),
+            tokens=self.world.tokens,
+            limit=self.settings.alternatives,
+        )
+        return kept, refused, usage
+
+    def _size(self, attempt: Attempt) -> admission.Size:
+        return lambda proposal: distance(attempt.action, proposal.action, self.world.tokens)
+
+    def _distil(self, episode: Episode, attempt: Attempt, decisions: Sequence[Decision]) -> Record | None:
+        others = [t for t in self._panel.values() if t.group != episode.task.group and t.domain == episode.task.domain]
+        panel = distillation.Panel(texts=tuple(t.prompt for t in others), facts=tuple(self.facts(t) for t in others))
+        for decision in decisions:
+            if decision.admitted:
+                return distillation.distil(
+                    episode,
+                    attempt,
+                    decision,
+                    facts=self.facts(episode.task),
+                    panel=panel,
+                    tokens=self.world.tokens,
+                    tried=len(decisions),
+                )
+        return None
+
+    def _evict(self, scope: str, domain: str) -> None:
+        standing = self.store.records(scope=scope, domain=domain)
+        if len(standing) > self.settings.capacity:
+            records = [retention.Standing(record=s.record, statistics=s.statistics, sequence=s.sequence) for s in standing]
+            vectors = self.store.vectors([s.record.id for s in standing])
+            self.store.set_status(retention.strategy(self.settings.retention)(records, vectors), "retired", "evicted")

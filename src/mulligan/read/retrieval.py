@@ -1,0 +1,102 @@
+"""Retrieve: from a situation to at most three records that apply, best first, or to none.
+
+Hard filters come first: scope, domain, another task and group than the record's own, condition. Then score = 0.7 similarity +
+0.2 overlap + 0.1 ema (SPEC A3.5), where similarity is the calibrated cosine of situations, and overlap the share of traits
+(and, after a failure, of kinds of evidence) that the record's source has in common with the situation. What scores below
+`min_score` is not returned: an empty recall is an answer.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mulligan.conditions import holds
+from mulligan.prompts import prompt
+from mulligan.protocols import Model
+from mulligan.records import Candidate, Completion, Condition, Message, Record, Situation, Statistics
+
+LIMIT = 3
+MIN_SCORE = 0.35
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A search hit with all that scoring needs. `similarity` is calibrated to [0, 1]."""
+
+    record: Record
+    statistics: Statistics
+    similarity: float
+
+
+def candidates(
+    situation: Situation,
+    found: Iterable[Found],
+    *,
+    traits: Sequence[str],
+    applies: Callable[[Record], bool],
+    limit: int = LIMIT,
+    min_score: float = MIN_SCORE,
+) -> list[Candidate]:
+    """The best `limit` of `found` that score at least `min_score` and whose condition `applies`, best first.
+
+    Conditions are asked in the order of the scores and only until `limit` records have passed, since a judged one costs a model
+    call.
+    """
+    here = frozenset(traits)
+    scored = [scored_candidate(situation, f, here) for f in found]
+    scored.sort(key=lambda c: (-c.score, c.record.id))
+    kept: list[Candidate] = []
+    for candidate in scored:
+        if len(kept) == limit or candidate.score < min_score:
+            break
+        if applies(candidate.record):
+            kept.append(candidate)
+    return kept
+
+
+def scored_candidate(situation: Situation, found: Found, traits: frozenset[str]) -> Candidate:
+    """`found` with its overlap and score for `situation`, whose traits are given."""
+    overlap = _overlap(situation, found.record, traits)
+    return Candidate(
+        record=found.record,
+        statistics=found.statistics,
+        similarity=found.similarity,
+        overlap=overlap,
+        score=0.7 * found.similarity + 0.2 * overlap + 0.1 * found.statistics.ema,
+    )
+
+
+def _overlap(situation: Situation, record: Record, traits: frozenset[str]) -> float:
+    shared = _jaccard(traits, frozenset(record.traits))
+    if situation.failed is None:
+        return shared
+    kinds = frozenset(s.kind for s in situation.failed.verdict.signals)
+    return (shared + _jaccard(kinds, frozenset(s.kind for s in record.signals))) / 2
+
+
+def _jaccard(a: frozenset[str], b: frozenset[str]) -> float:
+    return len(a & b) / len(a | b) if a or b else 0.0
+
+
+def condition_holds(condition: Condition, situation: Situation, judge: Callable[[Condition, Situation], bool]) -> bool:
+    """Whether `condition` lets its record through: none always, a predicate by its facts, a judged one by `judge`."""
+    match condition.kind:
+        case "none":
+            return True
+        case "predicate":
+            return holds(condition.predicate, situation.facts)
+        case "judged":
+            return judge(condition, situation)
+
+
+def judge(condition: Condition, situation: Situation, model: Model) -> tuple[bool, Completion]:
+    """Ask `model` whether a judged condition holds of the task's text; anything but a clear yes is no (SPEC A3.4)."""
+    completion = model.complete(
+        [
+            Message(role="system", content=prompt("judge").text),
+            Message(role="user", content=f"Task: {situation.task.prompt}\n\nCondition: {condition.text}\n\nDoes the condition hold?"),
+        ],
+        max_tokens=4,
+        temperature=0.0,
+        seed=0,
+    )
+    return completion.text.strip().lower().startswith("yes"), completion

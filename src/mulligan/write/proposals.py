@@ -1,0 +1,158 @@
+"""Propose alternatives: a few local edits of a failed action, from the agent's own retry, from operators, and from a model.
+
+In: a failure with its evidence. Out: at most `limit` proposals to check, and refused ones with reasons. A proposal is local
+when it is one hunk of at most five lines and keeps at least 0.6 of the action's tokens (SPEC A3.2). The model sees the task,
+the failed action and the world's feedback; never gold answers or hidden tests, which no stage can reach.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from mulligan.edits import Tokens, distance, edit_text
+from mulligan.errors import InvalidData
+from mulligan.prompts import prompt
+from mulligan.protocols import Model
+from mulligan.records import Completion, Condition, Decision, Message, Proposal, Reason, Task
+from mulligan.replies import read_reply
+from mulligan.write.signals import Failure
+
+RULE = "local:1-hunk,<=5-lines,similarity>=0.6;v1"
+MIN_SIMILARITY = 0.6
+MAX_CHANGED_LINES = 5
+MAX_ACTION_CHARS = 20_000
+MAX_TOKENS = 320
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Alternative:
+    """One item of the model's reply. `condition` "none" means that it applies everywhere."""
+
+    action: str
+    why: str = ""
+    condition: str = "none"
+
+
+SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in ("action", "why", "condition")},
+        "required": ["action", "why", "condition"],
+        "additionalProperties": False,
+    },
+}
+
+
+def from_retry(failure: Failure, tokens: Tokens) -> list[Proposal]:
+    """The agent's own later actions in the same state that scored higher, best first: alternatives that cost nothing to find."""
+    better = [a for a in failure.later if a.verdict.completed and a.verdict.utility > failure.attempt.verdict.utility]
+    better.sort(key=lambda a: (-a.verdict.utility, a.index))
+    return [Proposal(action=a.action, edit=edit_text(failure.attempt.action, a.action, tokens), proposer="agent") for a in better[:1]]
+
+
+def from_model(task: Task, failure: Failure, model: Model, *, manual: str, limit: int, seed: int) -> tuple[list[Proposal], Completion]:
+    """Ask `model` once for `limit` alternatives. An unparseable reply is no alternative; its cost is in the completion."""
+    attempt = failure.attempt
+    request = "\n\n".join(
+        part
+        for part in (
+            task.context,
+            f"Task: {task.prompt}",
+            f"Failed action:\n{attempt.action}",
+            f"Evidence:\n{attempt.verdict.feedback}",
+        )
+        if part
+    )
+    completion = model.complete(
+        [
+            Message(role="system", content=prompt("propose").fill(limit=str(limit), manual=manual)),
+            Message(role="user", content=request),
+        ],
+        max_tokens=MAX_TOKENS,
+        temperature=0.0,
+        seed=seed,
+        schema={**SCHEMA, "maxItems": limit},
+    )
+    try:
+        replies = read_reply(list[_Alternative], completion.text, what="the proposer's reply").value
+    except InvalidData:
+        replies = []
+    return [
+        Proposal(action=r.action.strip(), edit="", why=r.why.strip()[:240], condition=_condition(r.condition), proposer="model")
+        for r in replies
+    ], completion
+
+
+def choose(
+    original: str,
+    retry: Iterable[Proposal],
+    model: Iterable[Proposal],
+    operators: Iterable[Proposal],
+    *,
+    tokens: Tokens,
+    limit: int,
+) -> tuple[list[Proposal], list[Decision]]:
+    """At most `limit` distinct local proposals: the retry first, then operators and model in turn. The rest are refused with
+    reasons.
+    """
+    kept: list[Proposal] = []
+    refused: list[Decision] = []
+    seen: set[tuple[str, ...]] = set()
+    for proposal in [*retry, *_in_turn(operators, model)]:
+        parts = tuple(tokens(proposal.action))
+        reason = _fault(original, proposal, parts, seen, tokens)
+        if reason is None and len(kept) == limit:
+            reason = "over_limit"
+        if reason is None:
+            seen.add(parts)
+            kept.append(_with_edit(proposal, original, tokens))
+        elif len(refused) < 4 * limit:  # an operator can offer hundreds: keep the evidence small
+            refused.append(Decision(proposal=proposal, reason=reason, rule=RULE))
+    return kept, refused
+
+
+def is_local(original: str, changed: str, tokens: Tokens) -> bool:
+    """One hunk of lines, at most five changed lines, and token similarity of at least 0.6 (SPEC A3.2)."""
+    lines = difflib.SequenceMatcher(None, original.splitlines(), changed.splitlines(), autojunk=False).get_opcodes()
+    hunks = [(a1 - a0, b1 - b0) for op, a0, a1, b0, b1 in lines if op != "equal"]
+    return (
+        len(hunks) <= 1
+        and all(max(hunk) <= MAX_CHANGED_LINES for hunk in hunks)
+        and distance(original, changed, tokens) <= 1.0 - MIN_SIMILARITY
+    )
+
+
+def _fault(original: str, proposal: Proposal, parts: tuple[str, ...], seen: set[tuple[str, ...]], tokens: Tokens) -> Reason | None:
+    if not parts:
+        return "unparseable"
+    if len(proposal.action) > MAX_ACTION_CHARS:
+        return "too_large"
+    if parts == tuple(tokens(original)):
+        return "same_as_original"
+    if parts in seen:
+        return "duplicate"
+    return None if is_local(original, proposal.action, tokens) else "not_local"
+
+
+def _with_edit(proposal: Proposal, original: str, tokens: Tokens) -> Proposal:
+    if proposal.edit:
+        return proposal
+    return Proposal(
+        action=proposal.action,
+        edit=edit_text(original, proposal.action, tokens),
+        why=proposal.why,
+        condition=proposal.condition,
+        proposer=proposal.proposer,
+    )
+
+
+def _in_turn(operators: Iterable[Proposal], model: Iterable[Proposal]) -> Iterator[Proposal]:
+    for pair in zip_longest(operators, model):
+        yield from (p for p in pair if p is not None)
+
+
+def _condition(text: str) -> Condition:
+    text = text.strip()[:240]
+    return Condition() if text.lower().strip(" .\"'") in ("", "none") else Condition(kind="judged", text=text)
