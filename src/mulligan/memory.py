@@ -21,6 +21,7 @@ from mulligan.read.selection import Top1
 from mulligan.records import (
     Attempt,
     Candidate,
+    Check,
     Condition,
     Decision,
     Episode,
@@ -125,26 +126,9 @@ class Memory:
         self._panel.setdefault(episode.task.id, episode.task)
         return list(examined.decisions)
 
-    def recall(
-        self,
-        task: Task,
-        failed: Attempt | None = None,
-        *,
-        observation: str = "",
-        attempt: int = 0,
-        max_attempts: int = 1,
-        spent: Usage | None = None,
-    ) -> Guidance:
-        """The lesson that helps at this point of `task`, or an empty guidance. `failed` is the last action if it failed."""
-        situation = Situation(
-            task=task,
-            facts=self.facts(task),
-            observation=observation,
-            failed=failed,
-            attempt=attempt,
-            max_attempts=max_attempts,
-            spent=spent or Usage(),
-        )
+    def recall(self, task: Task, history: Sequence[Attempt] = (), *, observation: str = "", max_attempts: int = 1) -> Guidance:
+        """The lesson that helps at this point of `task`, after the attempts in `history`; or an empty guidance."""
+        situation = Situation(task=task, facts=self.facts(task), observation=observation, history=tuple(history), max_attempts=max_attempts)
         found, usage = self.retrieve(situation)
         selection = self.selector.select(situation, found)
         chosen = [] if selection.chosen is None else [found[selection.chosen].record]
@@ -152,7 +136,7 @@ class Memory:
         receipt = Receipt(
             scope=task.scope,
             task=task.id,
-            attempt=attempt,
+            attempt=len(history),
             candidates=tuple(c.record.id for c in found),
             similarities=tuple(round(c.similarity, 6) for c in found),
             shown=shown,
@@ -211,22 +195,27 @@ class Memory:
         stored = [(self.store.record(hit.record_id), hit) for hit in hits]
         return [retrieval.Found(record=s.record, statistics=s.statistics, similarity=hit.similarity) for s, hit in stored]
 
-    def _examine(self, episode: Episode, failure: Failure) -> Examined:
-        attempt, task = failure.attempt, episode.task
+    def alternatives(self, task: Task, failure: Failure) -> tuple[list[Check], list[Decision], Usage]:
+        """Local alternatives to a failed action, checked from the state it was tried in; refused proposals; the cost."""
+        attempt = failure.attempt
         with self.world.start(task) as state:
             if state.digest != attempt.state:  # a world whose actions leave no trace needs no replay of the prefix
                 for action in failure.prefix:
                     self.world.act(state, action)
             kept, refused, usage = self._propose(task, state, failure)
-            if self.settings.verify:
-                checked = checks.check(self.world, state, (attempt.action, attempt.verdict), kept, self._pool)
-                usage += Usage(evaluator_calls=sum(c.changed.calls for c in checked) + (checked[0].original.calls if checked else 0))
-                decisions = admission.decide(checked, size=self._size(attempt), threshold=self.settings.threshold)
-            else:
-                decisions = admission.decide_unverified(kept)
-        record = self._distil(episode, attempt, decisions)
+            if not self.settings.verify:
+                return [], [*admission.decide_unverified(kept), *refused], usage
+            checked = checks.check(self.world, state, (attempt.action, attempt.verdict), kept, self._pool)
+        calls = sum(c.changed.calls for c in checked) + (checked[0].original.calls if checked else 0)
+        return checked, refused, usage + Usage(evaluator_calls=calls)
+
+    def _examine(self, episode: Episode, failure: Failure) -> Examined:
+        attempt = failure.attempt
+        checked, others, usage = self.alternatives(episode.task, failure)
+        decisions = [*admission.decide(checked, size=self._size(attempt), threshold=self.settings.threshold), *others]
+        record = self._distil(episode, attempt, decisions, tried=len(checked))
         linked = [replace(d, record=record.id) if record and d.admitted else d for d in decisions]
-        return Examined(attempt=attempt, decisions=(*linked, *refused), record=record, usage=usage)
+        return Examined(attempt=attempt, decisions=tuple(linked), record=record, usage=usage)
 
     def _propose(self, task: Task, state: State, failure: Failure) -> tuple[list[Proposal], list[Decision], Usage]:
         wanted, usage, from_model = self.settings.from_model, Usage(), list[Proposal]()
@@ -246,7 +235,7 @@ class Memory:
     def _size(self, attempt: Attempt) -> admission.Size:
         return lambda proposal: distance(attempt.action, proposal.action, self.world.tokens)
 
-    def _distil(self, episode: Episode, attempt: Attempt, decisions: Sequence[Decision]) -> Record | None:
+    def _distil(self, episode: Episode, attempt: Attempt, decisions: Sequence[Decision], tried: int) -> Record | None:
         others = [t for t in self._panel.values() if t.group != episode.task.group and t.domain == episode.task.domain]
         panel = distillation.Panel(texts=tuple(t.prompt for t in others), facts=tuple(self.facts(t) for t in others))
         for decision in decisions:
@@ -258,7 +247,7 @@ class Memory:
                     facts=self.facts(episode.task),
                     panel=panel,
                     tokens=self.world.tokens,
-                    tried=len(decisions),
+                    tried=tried,
                 )
         return None
 

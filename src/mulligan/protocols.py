@@ -46,9 +46,15 @@ class Snapshot(Protocol):
 class World(Protocol):
     """An executable world. Picklable; all resources belong to states. `conformance.check_world` tests the contract."""
 
-    name: str
-    version: str  # changes whenever a verdict could change
-    manual: str  # one paragraph for agents: what an action is here and how to write it
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str:
+        """Changes whenever a verdict could change."""
+
+    @property
+    def manual(self) -> str:
+        """One paragraph for agents: what an action is here and how to write it."""
 
     def facts(self, task: Task) -> Mapping[str, Json]:
         """What conditions may test: numbers, strings, booleans, or lists of strings; computed from what the agent sees."""
@@ -70,8 +76,8 @@ class World(Protocol):
 class Model(Protocol):
     """A language model behind any endpoint."""
 
-    id: str
-
+    @property
+    def id(self) -> str: ...
     def complete(
         self,
         messages: Sequence[Message],
@@ -87,9 +93,10 @@ class Model(Protocol):
 class Embedder(Protocol):
     """Text to vectors."""
 
-    id: str
-    dim: int
-
+    @property
+    def id(self) -> str: ...
+    @property
+    def dim(self) -> int: ...
     def embed(self, texts: Sequence[str]) -> "NDArray[float32]":
         """Shape (n, dim), rows of unit length (a zero row for text without content)."""
 
@@ -97,14 +104,14 @@ class Embedder(Protocol):
 class Agent(Protocol):
     """Plays tasks. With `memory=None` it is the baseline."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     def play(self, task: Task, world: World, model: Model, memory: "Memory | None" = None) -> Episode: ...
 
 
 class Selector(Protocol):
     """Chooses one candidate, or none."""
 
-    name: str
-
+    @property
+    def name(self) -> str: ...
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection: ...

@@ -372,15 +372,22 @@ class Statistics:
 
 @noun
 class Situation:
-    """What recall looks at: one decision point of an episode. `failed` is None before the first action."""
+    """What recall looks at: one decision point of an episode, after `history`."""
 
     task: Task
     facts: Mapping[str, Json]
     observation: str = ""
-    failed: Attempt | None = None
-    attempt: int = 0
+    history: tuple[Attempt, ...] = ()
     max_attempts: int = 1
-    spent: Usage = Usage()
+
+    @property
+    def failed(self) -> Attempt | None:
+        """The last attempt, when there is evidence against it."""
+        return self.history[-1] if self.history and self.history[-1].verdict.signals else None
+
+    @property
+    def spent(self) -> Usage:
+        return sum((a.usage for a in self.history), Usage())
 
 
 @noun

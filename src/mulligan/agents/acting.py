@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mulligan.prompts import prompt
 from mulligan.protocols import Model, State, World
-from mulligan.records import Attempt, Episode, Guidance, Message, Receipt, Task, Usage
+from mulligan.records import Attempt, Episode, Message, Receipt, Task, Usage
 from mulligan.replies import read_code
 
 if TYPE_CHECKING:
@@ -58,15 +58,7 @@ class Play:
         """Guidance for this decision point, or "". Notes its receipt and its cost."""
         if memory is None:
             return ""
-        last = self.attempts[-1] if self.attempts and self.attempts[-1].verdict.signals else None
-        guidance: Guidance = memory.recall(
-            self.task,
-            last,
-            observation=self.world.observe(self.state),
-            attempt=len(self.attempts),
-            max_attempts=max_attempts,
-            spent=sum((a.usage for a in self.attempts), Usage()),
-        )
+        guidance = memory.recall(self.task, self.attempts, observation=self.world.observe(self.state), max_attempts=max_attempts)
         self.receipts.append(guidance.receipt)
         self._owed += guidance.usage
         return guidance.text

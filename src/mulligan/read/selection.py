@@ -28,13 +28,14 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Top1:
-    """Shows the best-ranked candidate, whenever there is one."""
+    """Shows the best-ranked candidate, whenever there is one; practice rounds show the one at another `place`."""
 
+    place: int = 0
     name: str = "top1"
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         values = tuple(c.score for c in candidates)
-        return Selection(chosen=0 if candidates else None, values=values, policy=self.name)
+        return Selection(chosen=self.place if self.place < len(candidates) else None, values=values, policy=self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,26 +23,32 @@ class Failure:
 def failures(episode: Episode, *, tokens: Callable[[str], Sequence[str]], clean: Callable[[str], str]) -> list[Failure]:
     """The failures of `episode`.
 
-    `tokens` cuts an action into its parts (two actions with equal parts are one). `clean` removes injected guidance from text. An
-    attempt counts as failed when the world reached a verdict, it is not solved, and there is evidence against it.
+    `tokens` cuts an action into its parts (two actions with equal parts are one). `clean` removes injected guidance from text.
     """
     attempts = [_cleaned(a, clean) for a in episode.attempts]
     seen: set[tuple[str, ...]] = set()
     found = []
     for place, attempt in enumerate(attempts):
         parts = tuple(tokens(attempt.action))
-        verdict = attempt.verdict
-        if not parts or parts in seen or not verdict.completed or verdict.solved or not verdict.signals:
-            continue
-        seen.add(parts)
-        found.append(
-            Failure(
-                attempt=attempt,
-                prefix=tuple(a.action for a in attempts[:place] if a.trial == attempt.trial),
-                later=tuple(a for a in attempts[place + 1 :] if a.state == attempt.state),
-            )
-        )
+        if parts and parts not in seen and is_failure(attempt):
+            seen.add(parts)
+            found.append(failure_at(attempts, place))
     return found
+
+
+def is_failure(attempt: Attempt) -> bool:
+    """The world reached a verdict, it is not solved, and there is evidence against it."""
+    return attempt.verdict.completed and not attempt.verdict.solved and bool(attempt.verdict.signals)
+
+
+def failure_at(attempts: Sequence[Attempt], place: int) -> Failure:
+    """The attempt at `place` with what came before it in its trial and what was tried later in its state."""
+    attempt = attempts[place]
+    return Failure(
+        attempt=attempt,
+        prefix=tuple(a.action for a in attempts[:place] if a.trial == attempt.trial),
+        later=tuple(a for a in attempts[place + 1 :] if a.state == attempt.state),
+    )
 
 
 def _cleaned(attempt: Attempt, clean: Callable[[str], str]) -> Attempt:

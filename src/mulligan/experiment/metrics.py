@@ -1,0 +1,121 @@
+"""Metrics of an arm against the arm without memory, each with its denominator (SPEC A5).
+
+In: the held-out episodes of both arms, by task. Out: counts and rates. A use is paired when the other arm stood at the same
+decision point with the same history, so that its action there is the skip branch from the same state; harm and change are
+judged on paired uses, and the unpaired are counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from mulligan.experiment.statistics import cluster_interval, mcnemar
+from mulligan.records import Attempt, Episode, Outcome, Receipt, Usage, noun
+
+HARM = Fraction(1, 20)
+
+Episodes = Mapping[str, Episode]  # by task id
+
+
+@noun
+class Rate:
+    """`part` of `whole`; the value is None when the denominator is 0."""
+
+    part: int
+    whole: int
+
+    @property
+    def value(self) -> float | None:
+        return self.part / self.whole if self.whole else None
+
+    def __str__(self) -> str:
+        return f"{self.part}/{self.whole}"
+
+
+@noun
+class ArmMetrics:
+    """What one arm did on the held-out tasks. Intervals are 95 % cluster bootstrap, in [0, 1] for shares and [-1, 1] for
+    differences.
+    """
+
+    arm: str
+    solved: Rate
+    solved_interval: tuple[float, float]
+    score: float  # mean utility of the last actions, 0 to 100
+    rescued: int
+    broken: int
+    p: float
+    difference: float
+    difference_interval: tuple[float, float]
+    coverage: Rate  # retrieval attempts with at least one eligible record / retrieval attempts
+    used: Rate  # decision points at which a record was shown / retrieval attempts
+    harmful: Rate  # harmful paired uses / paired uses
+    changed: Rate  # paired uses that changed the action / paired uses
+    unpaired: int
+    failed_attempts: int
+    usage: Usage
+
+    @property
+    def net(self) -> int:
+        return self.rescued - self.broken
+
+    def per_solved(self, amount: float) -> float | None:
+        """`amount`, a sum over all tasks, by solved task: numerator and denominator both move."""
+        return amount / self.solved.part if self.solved.part else None
+
+
+def arm_metrics(arm: str, episodes: Episodes, base: Episodes) -> ArmMetrics:
+    """The metrics of `episodes` against `base`, the same tasks without memory."""
+    tasks = sorted(episodes)
+    groups = [episodes[t].task.group for t in tasks]
+    solved = [episodes[t].solved for t in tasks]
+    before = [base[t].solved for t in tasks]
+    rescued = sum(now and not then for now, then in zip(solved, before, strict=True))
+    broken = sum(then and not now for now, then in zip(solved, before, strict=True))
+    gaps = [float(now) - float(then) for now, then in zip(solved, before, strict=True)]
+    receipts = [r for t in tasks for r in episodes[t].receipts]
+    uses = [use for t in tasks for use in _uses(episodes[t], base[t])]
+    paired = [use for use in uses if use is not None]
+    return ArmMetrics(
+        arm=arm,
+        solved=Rate(part=sum(solved), whole=len(tasks)),
+        solved_interval=cluster_interval([float(s) for s in solved], groups),
+        score=100 * float(sum(episodes[t].utility for t in tasks)) / max(1, len(tasks)),
+        rescued=rescued,
+        broken=broken,
+        p=mcnemar(rescued, broken),
+        difference=sum(gaps) / max(1, len(gaps)),
+        difference_interval=cluster_interval(gaps, groups),
+        coverage=Rate(part=sum(bool(r.candidates) for r in receipts), whole=len(receipts)),
+        used=Rate(part=sum(bool(r.shown) for r in receipts), whole=len(receipts)),
+        harmful=Rate(part=sum(with_.verdict.utility < without.verdict.utility - HARM for with_, without in paired), whole=len(paired)),
+        changed=Rate(part=sum(with_.action != without.action for with_, without in paired), whole=len(paired)),
+        unpaired=len(uses) - len(paired),
+        failed_attempts=sum(not a.verdict.solved for t in tasks for a in episodes[t].attempts),
+        usage=sum((episodes[t].usage for t in tasks), Usage()),
+    )
+
+
+def outcome(with_memory: Fraction, without: Fraction) -> Outcome:
+    """What showing a record did: the paired utilities differ by more than 0.05, or it was neutral."""
+    if with_memory > without + HARM:
+        return "helped"
+    return "hurt" if with_memory < without - HARM else "neutral"
+
+
+def _uses(episode: Episode, base: Episode) -> Sequence[tuple[Attempt, Attempt] | None]:
+    """For each attempt that had guidance: the pair of it and the other arm's attempt from the same history, or None."""
+    shown = {r.id for r in episode.receipts if r.shown}
+    found: list[tuple[Attempt, Attempt] | None] = []
+    for place, attempt in enumerate(episode.attempts):
+        if attempt.receipt not in shown:
+            continue
+        same = len(base.attempts) > place and all(
+            a.action == b.action for a, b in zip(episode.attempts[:place], base.attempts[:place], strict=True)
+        )
+        found.append((attempt, base.attempts[place]) if same else None)
+    return found
+
+
+def first_use(episode: Episode) -> Receipt | None:
+    """The receipt of the first guidance that was shown in `episode`, if any."""
+    return next((r for r in episode.receipts if r.shown), None)

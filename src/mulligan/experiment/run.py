@@ -1,0 +1,125 @@
+"""Run an experiment in a folder: all stages in order, resumable, and one result at the end.
+
+The folder holds `experiment.json` (what is run, so that another experiment is not mixed in), `run.db` (episodes, costs and
+cached replies), one store a variant of the memory, and the reports.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from mulligan import __version__
+from mulligan.errors import StoreError, UsageError
+from mulligan.experiment import results, stages
+from mulligan.experiment.arms import arm
+from mulligan.experiment.settings import Experiment
+from mulligan.models import CachedModel
+from mulligan.pool import Pool
+from mulligan.protocols import Embedder, Model, World
+from mulligan.records import Task, content_id, to_json
+from mulligan.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an experiment names and the composition root has built."""
+
+    tasks: Sequence[Task]
+    world: World
+    model: Model
+    embedder: Embedder
+
+
+def run(experiment: Experiment, parts: Parts, folder: Path, progress: stages.Progress) -> results.Results:
+    """Run `experiment` in `folder`, or go on where an earlier start stopped.
+
+    Raises UsageError when the folder holds another experiment, StoreError when a held-out stage changed a frozen store.
+    """
+    _check(experiment, parts)
+    folder.mkdir(parents=True, exist_ok=True)
+    _claim(folder, experiment, parts)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        ledger = stack.enter_context(Store(folder / "run.db"))
+        bench = stages.Bench(
+            experiment=experiment,
+            tasks=parts.tasks,
+            world=parts.world,
+            model=CachedModel(parts.model, ledger),
+            embedder=parts.embedder,
+            ledger=ledger,
+            folder=folder,
+            players=stack.enter_context(Pool(experiment.parallel, "thread")),
+            checkers=stack.enter_context(Pool(experiment.workers)),
+            progress=progress,
+        )
+        return _run(bench, started)
+
+
+def _run(bench: stages.Bench, started: float) -> results.Results:
+    source = stages.play_source(bench)
+    arms = ["none", *(name for name in bench.experiment.arms if name != "none")]
+    variants: list[stages.Variant] = [v for v in ("checked", "unverified") if any(v == _store_of(name) for name in arms)]
+    for variant in variants:
+        stages.construct(bench, variant, source)
+        stages.practise(bench, variant, source)
+    before = {v: stages.fingerprint(bench.memory_path(v)) for v in variants}
+    played = {name: stages.evaluate(bench, name) for name in arms}
+    after = {v: stages.fingerprint(bench.memory_path(v)) for v in variants}
+    if before != after:
+        raise StoreError("the held-out stage changed a frozen store: the run is not valid; start again in another folder")
+    built: list[results.Construction] = []
+    shown: tuple[results.Lesson, ...] = ()
+    for variant in variants:
+        with Store(bench.memory_path(variant), frozen=True) as store:
+            built.append(results.construction(variant, store, source, (before[variant], after[variant])))
+            shown = shown or results.lessons(store)
+    return results.Results(
+        experiment=bench.experiment,
+        model=bench.model.id,
+        world=f"{bench.world.name}/{bench.world.version}",
+        version=__version__,
+        source_tasks=len(source),
+        heldout_tasks=len(bench.split("heldout")),
+        source_solved=sum(e.solved for e in source.values()),
+        construction=tuple(built),
+        arms=results.metrics(played),
+        costs=results.costs(bench.ledger),
+        paid=bench.ledger.cache_usage(),
+        lessons=shown,
+        timing={"seconds_of_this_start": round(time.monotonic() - started, 1)},
+    )
+
+
+def _store_of(name: str) -> str:
+    one = arm(name)
+    return "checked" if one.kind == "ephemeral" else one.store
+
+
+def _check(experiment: Experiment, parts: Parts) -> None:
+    for name in experiment.arms:
+        arm(name)
+    sizes = {split: sum(t.split == split for t in parts.tasks) for split in ("source", "heldout")}
+    empty = [split for split, size in sizes.items() if not size]
+    if empty:
+        raise UsageError(f"experiment {experiment.name} has no {' and no '.join(empty)} tasks: check its [tasks] table")
+
+
+def _claim(folder: Path, experiment: Experiment, parts: Parts) -> None:
+    """Write down what runs here; refuse a folder in which something else ran."""
+    claim = to_json(
+        {
+            "experiment": experiment,
+            "model": parts.model.id,
+            "world": f"{parts.world.name}/{parts.world.version}",
+            "embedder": parts.embedder.id,
+            "tasks": content_id("tasks", sorted(t.id for t in parts.tasks)),
+        }
+    )
+    path = folder / "experiment.json"
+    if not path.exists():
+        path.write_text(claim + "\n", encoding="utf-8")
+    elif path.read_text(encoding="utf-8").strip() != claim:
+        raise UsageError(f"{folder} holds a run of other settings, tasks or model: give another folder with --out, or delete it")

@@ -1,0 +1,90 @@
+"""The settings of an experiment: what one TOML file says, checked before anything is spent."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from mulligan.errors import InvalidData, UsageError
+from mulligan.records import Json, from_plain, noun
+
+DEFAULT_ARMS = (
+    "none",
+    "best_of_n",
+    "best_of_n_guided",
+    "unverified",
+    "no_persistence",
+    "checked_never",
+    "checked_top1",
+    "checked_threshold",
+    "checked_utility",
+    "random",
+    "shuffled",
+    "no_condition",
+)
+
+
+@noun
+class TaskSettings:
+    """Where the tasks come from. `options` go to the loader; `source` and `heldout` limit how many are drawn, by `seed`."""
+
+    loader: str
+    options: Mapping[str, Json] = field(default_factory=dict)
+    source: int | None = None
+    heldout: int | None = None
+    seed: int = 0
+
+
+@noun
+class AgentSettings:
+    """The agent that plays in every arm but the best-of-n ones, which draw `samples`."""
+
+    kind: Literal["react", "reflexion"] = "react"
+    attempts: int = 3
+    max_tokens: int = 200
+    samples: int = 4
+
+
+@noun
+class MemorySettings:
+    """What the arms with memory share. `ablation_selector` serves the arms that change something other than the selector."""
+
+    alternatives: int = 4
+    from_model: int = 2
+    threshold: Fraction = Fraction(1, 20)
+    capacity: int = 200
+    retention: str = "utility"
+    min_score: float = 0.35
+    budget: int = 300
+    similarity: float = 0.5  # of the threshold selector
+    practice: int = 1  # rounds in which source tasks are replayed with memory to measure what it does
+    ablation_selector: str = "threshold"
+    embedder: str = "static"
+
+
+@noun
+class Experiment:
+    """One comparison of arms on one set of tasks. Paths in `tasks.options` are relative to the file."""
+
+    name: str
+    model: str = ""
+    world: str = "sql"
+    tasks: TaskSettings
+    agent: AgentSettings = AgentSettings()
+    memory: MemorySettings = MemorySettings()
+    arms: tuple[str, ...] = DEFAULT_ARMS
+    parallel: int = 4  # tasks played at once
+    workers: int = 2  # processes that check
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read the experiment in `path`. Raises UsageError for a missing file, InvalidData naming the wrong setting."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"no experiment file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidData(f"{path} is no TOML file: {error}") from None
+    return from_plain(Experiment, table, what=str(path))

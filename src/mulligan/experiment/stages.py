@@ -1,0 +1,201 @@
+"""The stages of an experiment: play the source tasks, construct, practise, freeze, evaluate on the held-out ones.
+
+Each stage writes its rows as it goes and skips what is there, so a run that is killed anywhere goes on where it was. Work of
+one stage runs in parallel; what changes a store is applied in the order of the tasks, so that the result does not depend on who
+was faster.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
+
+from mulligan.agents.acting import Sampling
+from mulligan.agents.best_of_n import BestOfN
+from mulligan.agents.react import ReAct
+from mulligan.agents.reflexion import Reflexion
+from mulligan.errors import UsageError
+from mulligan.experiment.arms import Arm, EphemeralMemory, RandomMemory, ShuffledMemory, arm, donors
+from mulligan.experiment.metrics import first_use, outcome
+from mulligan.experiment.settings import Experiment
+from mulligan.memory import Memory, Settings
+from mulligan.pool import Pool, WorkerDied
+from mulligan.protocols import Agent, Embedder, Model, Selector, World
+from mulligan.read.selection import Threshold, Top1, Utility, selector
+from mulligan.records import Episode, Task, Usage
+from mulligan.store import Store
+
+Variant = Literal["checked", "unverified"]
+Episodes = dict[str, Episode]
+Result = TypeVar("Result")
+
+
+class Progress(Protocol):
+    """Told of every finished piece of work; `total` is known from the start."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all stages work with: the experiment, its tasks, the parts it is built from, and the folder it lives in."""
+
+    experiment: Experiment
+    tasks: Sequence[Task]
+    world: World
+    model: Model
+    embedder: Embedder
+    ledger: Store  # run.db: episodes, costs and cached replies of every arm
+    folder: Path
+    players: Pool
+    checkers: Pool
+    progress: Progress
+
+    def split(self, name: str) -> list[Task]:
+        return [t for t in self.tasks if t.split == name]
+
+    def memory_path(self, variant: Variant) -> Path:
+        return self.folder / f"{variant}.db"
+
+    def agent(self) -> Agent:
+        how = self.experiment.agent
+        sampling = Sampling(max_tokens=how.max_tokens)
+        if how.kind == "reflexion":
+            return Reflexion(trials=how.attempts, sampling=sampling)
+        return ReAct(max_attempts=how.attempts, sampling=sampling)
+
+    def memory(
+        self, kind: type[Memory], store: Store, *, verify: bool = True, conditions: bool = True, chosen: Selector | None = None
+    ) -> Memory:
+        m = self.experiment.memory
+        settings = Settings(
+            alternatives=m.alternatives,
+            from_model=m.from_model,
+            threshold=m.threshold,
+            verify=verify,
+            capacity=m.capacity,
+            retention=m.retention,
+            conditions=conditions,
+            min_score=m.min_score,
+            budget=m.budget,
+        )
+        return kind(
+            store,
+            self.world,
+            embedder=self.embedder,
+            model=self.model,
+            selector=chosen,
+            settings=settings,
+            panel=self.split("source"),
+            pool=self.checkers,
+        )
+
+
+def play_source(bench: Bench) -> Episodes:
+    """Play the source tasks without memory: what failed there is learnt from, and is what practice is compared with."""
+    return _play(bench, "source", bench.split("source"), bench.agent(), None)
+
+
+def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
+    """Learn from the source episodes into the variant's store, in the order of the tasks."""
+    stage = f"construct {variant}"
+    todo = _unsettled(bench, stage, episodes)
+    with Store(bench.memory_path(variant)) as store:
+        memory = bench.memory(Memory, store, verify=variant == "checked")
+        for episode, examined in zip(todo, bench.players.run(memory.examine, todo), strict=True):
+            for one in _alive(examined):
+                memory.admit(episode, one)
+            _settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()), len(episodes))
+
+
+def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
+    """Replay the source tasks with memory and settle every first use against the play without.
+
+    Records of the task's own group are never shown, as on held-out tasks. Round r shows the candidate at place r, so that
+    statistics are not only of the favourites. All plays of a round see the store as it was when the round began.
+    """
+    for place in range(bench.experiment.memory.practice):
+        stage = f"practice {variant} {place}"
+        with Store(bench.memory_path(variant)) as store:
+            memory = bench.memory(Memory, store, verify=variant == "checked", chosen=Top1(place=place))
+            played = _play(bench, stage, bench.split("source"), bench.agent(), memory)
+            for episode in _unsettled(bench, f"settle {stage}", played):
+                receipt = first_use(episode)
+                if receipt is not None:
+                    memory.settle(receipt, outcome(episode.utility, episodes[episode.task.id].utility))
+                _settle(bench, f"settle {stage}", episode.task, Usage(), len(played))
+
+
+def evaluate(bench: Bench, name: str) -> Episodes:
+    """Play the held-out tasks in one arm. Nothing is written but episodes and costs in the run's own ledger."""
+    one, tasks = arm(name), bench.split("heldout")
+    if one.best_of:
+        how = bench.experiment.agent
+        sampling = Sampling(max_tokens=how.max_tokens, temperature=0.8)
+        samples = how.samples if one.best_of == "plain" else how.attempts
+        return _play(bench, name, tasks, BestOfN(n=samples, choice=one.best_of, sampling=sampling), None)
+    if not one.remembers:
+        return _play(bench, name, tasks, bench.agent(), None)
+    with Store(bench.memory_path(one.store or "checked"), frozen=True) as store:
+        return _play(bench, name, tasks, bench.agent(), _reader(bench, one, store))
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of the store's file: equal before and after a stage that may not change it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _reader(bench: Bench, one: Arm, store: Store) -> Memory:
+    """The memory of an arm, over a frozen store."""
+    kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory}
+    chosen = _selector(bench, one, store)
+    memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, chosen=chosen)
+    if isinstance(memory, ShuffledMemory):
+        memory.donors = donors(bench.split("heldout"))
+    return memory
+
+
+def _selector(bench: Bench, one: Arm, store: Store) -> Selector:
+    name, settings = one.selector or bench.experiment.memory.ablation_selector, bench.experiment.memory
+    if name == "utility":
+        return Utility.fit([(receipt, result) for receipt, result in store.receipts() if result is not None])
+    return Threshold(least=settings.similarity) if name == "threshold" else selector(name)
+
+
+def _play(bench: Bench, stage: str, tasks: Sequence[Task], agent: Agent, memory: Memory | None) -> Episodes:
+    """The episodes of all `tasks` under the label `stage`: those of an earlier start of the run as they are, the others played
+    now.
+    """
+    known = {e.task.id: e for e in bench.ledger.episodes(label=stage)}
+
+    def play(task: Task) -> Episode:
+        episode = replace(agent.play(task, bench.world, bench.model, memory), label=stage)
+        with bench.ledger.transaction():
+            bench.ledger.add_episode(episode)
+            bench.ledger.add_usage(f"{stage}/{task.id}", stage=stage, task=task.id, usage=episode.usage)
+        return episode
+
+    todo = [t for t in tasks if t.id not in known]
+    for episode in map(_alive, bench.players.run(play, todo)):
+        known[episode.task.id] = episode
+        bench.progress(stage, len(known), len(tasks))
+    return {t.id: known[t.id] for t in tasks}
+
+
+def _unsettled(bench: Bench, stage: str, episodes: Episodes) -> list[Episode]:
+    done = {row.key for row in bench.ledger.ledger()}
+    return [episode for task, episode in episodes.items() if f"{stage}/{task}" not in done]
+
+
+def _settle(bench: Bench, stage: str, task: Task, usage: Usage, total: int) -> None:
+    bench.ledger.add_usage(f"{stage}/{task.id}", stage=stage, task=task.id, usage=usage)
+    bench.progress(stage, total, total)
+
+
+def _alive(result: Result | WorkerDied) -> Result:
+    """Threads do not die; a process pool given for players by mistake would."""
+    if isinstance(result, WorkerDied):
+        raise UsageError("a worker died while playing a task: players must be threads")
+    return result

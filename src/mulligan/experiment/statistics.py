@@ -1,0 +1,40 @@
+"""Paired statistics: exact McNemar, and percentile intervals from a bootstrap over clusters.
+
+Tasks of one group (a database, a template) are not independent, so whole groups are drawn. The seed is fixed: the same data
+give the same interval.
+"""
+
+from collections.abc import Hashable, Sequence
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+DRAWS = 10_000
+SEED = 20_260_901
+
+
+def mcnemar(rescued: int, broken: int) -> float:
+    """Two-sided exact p of `rescued` against `broken` discordant pairs (binomial with p = 1/2); 1.0 when there are none."""
+    n, few = rescued + broken, min(rescued, broken)
+    tail = sum(comb(n, k) for k in range(few + 1))
+    return min(1.0, 2 * tail / (1 << n))
+
+
+def cluster_interval(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> tuple[float, float]:
+    """Percentile interval of the mean of `values` when whole clusters are drawn with replacement; (nan, nan) without values."""
+    if not values:
+        return (float("nan"), float("nan"))
+    sums, sizes = _by_cluster(values, clusters)
+    draws = np.random.default_rng(SEED).integers(len(sums), size=(DRAWS, len(sums)))
+    means = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _by_cluster(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    places: dict[Hashable, int] = {}
+    where = [places.setdefault(c, len(places)) for c in clusters]
+    sums = np.bincount(where, weights=np.asarray(values, dtype=float), minlength=len(places)).astype(float)
+    sizes = np.bincount(where, minlength=len(places)).astype(float)
+    return sums, sizes
