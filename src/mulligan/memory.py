@@ -13,7 +13,7 @@ from fractions import Fraction
 from mulligan.edits import distance
 from mulligan.embeddings import StaticEmbedder
 from mulligan.errors import UsageError
-from mulligan.models import estimate_tokens
+from mulligan.meter import estimate_tokens
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, Selector, State, World
 from mulligan.read import reconstruction, retrieval

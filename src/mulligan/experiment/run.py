@@ -15,7 +15,7 @@ from mulligan.errors import StoreError, UsageError
 from mulligan.experiment import results, stages
 from mulligan.experiment.arms import arm
 from mulligan.experiment.settings import Experiment
-from mulligan.models import CachedModel
+from mulligan.recordings import CachedModel
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, World
 from mulligan.records import Task, content_id, to_json
