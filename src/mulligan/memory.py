@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from mulligan.edits import distance
-from mulligan.embeddings import StaticEmbedder
+from mulligan.embeddings import SAMPLE, Calibration, StaticEmbedder, calibrate
 from mulligan.errors import UsageError
 from mulligan.meter import estimate_tokens
 from mulligan.pool import Pool
@@ -25,6 +25,7 @@ from mulligan.records import (
     Condition,
     Decision,
     Episode,
+    Failure,
     Guidance,
     Json,
     Outcome,
@@ -38,7 +39,6 @@ from mulligan.records import (
 from mulligan.search import record_text
 from mulligan.store import Store
 from mulligan.write import admission, checks, distillation, proposals, retention, signals
-from mulligan.write.signals import Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,7 @@ class Memory:
         self._pool = pool or Pool()
         self._panel = {task.id: task for task in panel}
         self._facts: dict[str, tuple[Task, Mapping[str, Json]]] = {}
+        self._calibrations: dict[tuple[str, str], Calibration] = {}
 
     def learn(self, episode: Episode) -> list[Decision]:
         """Try local alternatives to the failed actions of `episode`, and store what verifiably did better.
@@ -123,6 +124,7 @@ class Memory:
             self.store.add_decisions(episode_id, examined.attempt.index, examined.decisions)
             if examined.record is not None:
                 self._evict(examined.record.scope, examined.record.domain)
+                self._calibrations.pop((examined.record.scope, examined.record.domain), None)
         self._panel.setdefault(episode.task.id, episode.task)
         return list(examined.decisions)
 
@@ -192,8 +194,23 @@ class Memory:
             exclude_groups=frozenset({task.group}),
             exclude_tasks=frozenset({task.id}),
         )
-        stored = [(self.store.record(hit.record_id), hit) for hit in hits]
-        return [retrieval.Found(record=s.record, statistics=s.statistics, similarity=hit.similarity) for s, hit in stored]
+        if not hits:
+            return []
+        scaled = self._calibration(task).scale([hit.similarity for hit in hits])
+        stored = [self.store.record(hit.record_id) for hit in hits]
+        return [
+            retrieval.Found(record=s.record, statistics=s.statistics, similarity=float(similarity))
+            for s, similarity in zip(stored, scaled, strict=True)
+        ]
+
+    def _calibration(self, task: Task) -> Calibration:
+        """How cosines to the records of the task's scope and domain read; measured again after this memory has written there."""
+        place = (task.scope, task.domain)
+        if place not in self._calibrations:
+            stored = self.store.records(scope=task.scope, domain=task.domain)
+            texts = [record_text(s.record) for s in stored[:: 1 + len(stored) // SAMPLE]]
+            self._calibrations[place] = calibrate(self.embedder, texts)
+        return self._calibrations[place]
 
     def alternatives(self, task: Task, failure: Failure) -> tuple[list[Check], list[Decision], Usage]:
         """Local alternatives to a failed action, checked from the state it was tried in; refused proposals; the cost."""

@@ -252,6 +252,15 @@ class Episode:
 
 
 @noun
+class Failure:
+    """A failed attempt, the actions that led to its state, and what was tried in that state later in the episode."""
+
+    attempt: Attempt
+    prefix: tuple[str, ...]
+    later: tuple[Attempt, ...]
+
+
+@noun
 class Condition:
     """When a record applies: a predicate over facts, a question for a judge, or nothing (applies everywhere)."""
 

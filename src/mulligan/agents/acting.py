@@ -29,6 +29,10 @@ class Sampling:
     seed: int = 0
 
 
+GREEDY = Sampling()
+VARIED = Sampling(temperature=0.8)
+
+
 @dataclass
 class Play:
     """A play in progress: the task, its live state, and what has happened so far."""
@@ -107,6 +111,7 @@ class Play:
         )
 
     def note(self, attempt: Attempt) -> Attempt:
+        """Add an attempt that is already judged."""
         self.attempts.append(attempt)
         return attempt
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from mulligan.agents.acting import Play, Sampling
+from mulligan.agents.acting import VARIED, Play, Sampling
 from mulligan.protocols import Model, World
 from mulligan.records import Attempt, Episode, Task, Usage
 
@@ -24,7 +24,7 @@ class BestOfN:
     name: str = "best_of_n"
     n: int = 4
     choice: Literal["plain", "guided"] = "plain"
-    sampling: Sampling = Sampling(temperature=0.8)
+    sampling: Sampling = VARIED
 
     def play(self, task: Task, world: World, model: Model, memory: "Memory | None" = None) -> Episode:
         """Play `task`; each sample starts afresh. The chosen action is the last attempt, without another evaluation."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mulligan.agents.acting import Play, Sampling
+from mulligan.agents.acting import GREEDY, Play, Sampling
 from mulligan.protocols import Model, World
 from mulligan.records import Episode, Task
 
@@ -17,7 +17,7 @@ class ReAct:
 
     name: str = "react"
     max_attempts: int = 3
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
 
     def play(self, task: Task, world: World, model: Model, memory: "Memory | None" = None) -> Episode:
         """Play `task`. Memory, when given, is asked before the first action and after each failed one."""

@@ -5,7 +5,7 @@ E).
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mulligan.agents.acting import Play, Sampling
+from mulligan.agents.acting import GREEDY, Play, Sampling
 from mulligan.protocols import Model, World
 from mulligan.records import Episode, Task
 
@@ -22,7 +22,7 @@ class Reflexion:
     name: str = "reflexion"
     trials: int = 3
     steps: int = 1
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
 
     def play(self, task: Task, world: World, model: Model, memory: "Memory | None" = None) -> Episode:
         """Play `task`. Memory, when given, is asked at every action; reflections stay within the task."""

@@ -15,9 +15,9 @@ from mulligan.errors import StoreError, UsageError
 from mulligan.experiment import results, stages
 from mulligan.experiment.arms import arm
 from mulligan.experiment.settings import Experiment
-from mulligan.recordings import CachedModel
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, World
+from mulligan.recordings import CachedModel
 from mulligan.records import Task, content_id, to_json
 from mulligan.store import Store
 
@@ -65,16 +65,17 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
     for variant in variants:
         stages.construct(bench, variant, source)
         stages.practise(bench, variant, source)
-    before = {v: stages.fingerprint(bench.memory_path(v)) for v in variants}
+    paths = {v: bench.memory_path(v) for v in variants}
+    before = {v: (stages.fingerprint(path), stages.contents(path)) for v, path in paths.items()}
     played = {name: stages.evaluate(bench, name) for name in arms}
-    after = {v: stages.fingerprint(bench.memory_path(v)) for v in variants}
+    after = {v: (stages.fingerprint(path), stages.contents(path)) for v, path in paths.items()}
     if before != after:
         raise StoreError("the held-out stage changed a frozen store: the run is not valid; start again in another folder")
     built: list[results.Construction] = []
     shown: tuple[results.Lesson, ...] = ()
     for variant in variants:
         with Store(bench.memory_path(variant), frozen=True) as store:
-            built.append(results.construction(variant, store, source, (before[variant], after[variant])))
+            built.append(results.construction(variant, store, source, (before[variant][1], after[variant][1])))
             shown = shown or results.lessons(store)
     return results.Results(
         experiment=bench.experiment,

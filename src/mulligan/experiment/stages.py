@@ -23,7 +23,7 @@ from mulligan.memory import Memory, Settings
 from mulligan.pool import Pool, WorkerDied
 from mulligan.protocols import Agent, Embedder, Model, Selector, World
 from mulligan.read.selection import Threshold, Top1, Utility, selector
-from mulligan.records import Episode, Task, Usage
+from mulligan.records import Episode, Task, Usage, content_id
 from mulligan.store import Store
 
 Variant = Literal["checked", "unverified"]
@@ -59,6 +59,7 @@ class Bench:
         return self.folder / f"{variant}.db"
 
     def agent(self) -> Agent:
+        """The agent of all arms but the best-of-n ones."""
         how = self.experiment.agent
         sampling = Sampling(max_tokens=how.max_tokens)
         if how.kind == "reflexion":
@@ -68,6 +69,7 @@ class Bench:
     def memory(
         self, kind: type[Memory], store: Store, *, verify: bool = True, conditions: bool = True, chosen: Selector | None = None
     ) -> Memory:
+        """A memory of that kind over `store`, with the experiment's settings; its panel are the source tasks."""
         m = self.experiment.memory
         settings = Settings(
             alternatives=m.alternatives,
@@ -145,6 +147,12 @@ def fingerprint(path: Path) -> str:
     """SHA-256 of the store's file: equal before and after a stage that may not change it."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def contents(path: Path) -> str:
+    """Hash of the records with their status and statistics: equal for stores that were built alike, whenever that was."""
+    with Store(path, frozen=True) as store:
+        return content_id("sto", [(s.record.id, s.status, s.statistics) for s in store.records(scope=None, status=None)])
 
 
 def _reader(bench: Bench, one: Arm, store: Store) -> Memory:

@@ -1,4 +1,4 @@
-"""Propose alternatives: a few local edits of a failed action, from the agent's own retry, from operators, and from a model.
+"""Propose alternatives: a few local edits of a failed action, from the agent's retry, from operators and a model.
 
 In: a failure with its evidence. Out: at most `limit` proposals to check, and refused ones with reasons. A proposal is local
 when it is one hunk of at most five lines and keeps at least 0.6 of the action's tokens (SPEC A3.2). The model sees the task,
@@ -14,9 +14,8 @@ from mulligan.edits import Tokens, distance, edit_text
 from mulligan.errors import InvalidData
 from mulligan.prompts import prompt
 from mulligan.protocols import Model
-from mulligan.records import Completion, Condition, Decision, Message, Proposal, Reason, Task
+from mulligan.records import Completion, Condition, Decision, Failure, Message, Proposal, Reason, Task
 from mulligan.replies import read_reply
-from mulligan.write.signals import Failure
 
 RULE = "local:1-hunk,<=5-lines,similarity>=0.6;v1"
 MIN_SIMILARITY = 0.6

@@ -6,18 +6,9 @@ that a lesson is never learnt from a lesson. Nothing here asks a model why the a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from mulligan.records import Attempt, Episode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A failed attempt, the actions that led to its state, and what was tried there later in the same episode."""
-
-    attempt: Attempt
-    prefix: tuple[str, ...]
-    later: tuple[Attempt, ...]
+from mulligan.records import Attempt, Episode, Failure
 
 
 def failures(episode: Episode, *, tokens: Callable[[str], Sequence[str]], clean: Callable[[str], str]) -> list[Failure]:
