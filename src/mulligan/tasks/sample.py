@@ -1,0 +1,44 @@
+"""The sample that comes with the package: a season of an invented ferry company, and questions about it in three splits.
+
+In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
+that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
+built anew at each call, which takes about 20 ms and mends a damaged copy.
+"""
+
+import os
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from mulligan.errors import UsageError
+from mulligan.records import Task
+from mulligan.tasks.spider import load_spider
+
+NAME = "ferries"
+DATA = Path(__file__).parents[1] / "sample"
+
+
+def build_sample(folder: str | Path) -> Path:
+    """Build the sample database below `folder`; its file. Many processes may do so at once. Raises UsageError when it cannot be written."""
+    target = Path(folder).resolve() / NAME / f"{NAME}.sqlite"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix="part-", dir=target.parent)
+        os.close(handle)
+        try:
+            with closing(sqlite3.connect(name)) as connection:
+                connection.executescript((DATA / f"{NAME}.sql").read_text("utf-8"))
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except (OSError, sqlite3.OperationalError) as error:  # the latter when the disk is full
+        raise UsageError(f"cannot write the sample database below {folder}: {error}") from error
+    return target
+
+
+def load_sample(folder: str | Path) -> list[Task]:
+    """The sample's tasks, with its database built below `folder`."""
+    build_sample(folder)
+    tasks, _ = load_spider(DATA / "questions.json", folder, benchmark=NAME)
+    return tasks
