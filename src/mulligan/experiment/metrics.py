@@ -8,7 +8,7 @@ judged on paired uses, and the unpaired are counted.
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from mulligan.experiment.statistics import cluster_interval, mcnemar
+from mulligan.experiment.statistics import Interval, cluster_interval, mcnemar
 from mulligan.records import Attempt, Episode, Outcome, Receipt, Usage, noun
 
 HARM = Fraction(1, 20)
@@ -39,13 +39,13 @@ class ArmMetrics:
 
     arm: str
     solved: Rate
-    solved_interval: tuple[float, float]
+    solved_interval: Interval
     score: float  # mean utility of the last actions, 0 to 100
     rescued: int
     broken: int
     p: float
     difference: float
-    difference_interval: tuple[float, float]
+    difference_interval: Interval
     coverage: Rate  # retrieval attempts with at least one eligible record / retrieval attempts
     used: Rate  # decision points at which a record was shown / retrieval attempts
     harmful: Rate  # harmful paired uses / paired uses

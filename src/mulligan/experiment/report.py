@@ -5,7 +5,6 @@ run, so equal results give equal files; the other two are views of it.
 """
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from mulligan.experiment.arms import arm
 from mulligan.experiment.report_content import Cell, Table, chance, count, finding, limits, sections, visible
 from mulligan.experiment.report_html import html
 from mulligan.experiment.results import Results
-from mulligan.records import Json, from_plain, to_json, to_plain
+from mulligan.records import from_plain, to_json, to_plain
 
 __all__ = ["ReportPaths", "arms_table", "html", "markdown", "read_results", "write_report"]
 
@@ -116,16 +115,7 @@ def _line(text: str) -> str:
 def _canonical(results: Results) -> str:
     plain = to_plain(results)
     del plain["timing"]
-    return to_json(_without_nan(plain)) + "\n"
-
-
-def _without_nan(plain: Json) -> Json:
-    """JSON has no nan, which stands for the interval of a mean without values: written as text, it is read back as a number."""
-    if isinstance(plain, dict):
-        return {key: _without_nan(value) for key, value in plain.items()}
-    if isinstance(plain, list):
-        return [_without_nan(value) for value in plain]
-    return "nan" if isinstance(plain, float) and math.isnan(plain) else plain
+    return to_json(plain) + "\n"
 
 
 def _replace(path: Path, text: str) -> None:

@@ -6,10 +6,10 @@ what it is a share of. Nothing here is escaped: that is the business of whoever 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
 
 from mulligan.experiment.metrics import ArmMetrics, Rate
 from mulligan.experiment.results import Construction, Results
+from mulligan.experiment.statistics import Interval
 from mulligan.records import Usage, to_plain
 
 ALPHA = 0.05
@@ -29,8 +29,6 @@ ABOUT: Mapping[str, str] = {
     "shuffled": "checked records of another task",
     "no_condition": "checked records without their conditions",
 }
-
-Interval = tuple[float, float] | None
 
 # Characters that are not seen but change what is: control characters, and those that turn the direction of text.
 _UNSEEN = (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -129,7 +127,8 @@ def reading(results: Results) -> Iterator[str]:
     """What pairs, what the intervals are, what unpaired means, and what may not be concluded."""
     others = [a for a in results.arms if a.arm != "none"]
     yield (
-        f"Every arm plays the same {results.heldout_tasks} held-out tasks, and each play is paired with that of none, the agent without "
+        f"Every arm plays the same {results.heldout_tasks} held-out tasks of {results.heldout_groups} groups, and each play is "
+        f"paired with that of none, the agent without "
         "memory. Rescued: solved in the arm alone; broken: solved by none alone. p is the exact two-sided McNemar test of these pairs; "
         "it is not adjusted for the number of arms."
     )
@@ -399,5 +398,5 @@ def chance(p: float, *, equals: bool = False) -> str:
 
 
 def limits(interval: Interval) -> tuple[float, ...]:
-    """Both ends of an interval; none where it is that of a mean without values: None or (nan, nan)."""
-    return () if interval is None or any(map(isnan, interval)) else interval
+    """Both ends of an interval; nothing where it is that of a mean without values."""
+    return () if interval is None else interval

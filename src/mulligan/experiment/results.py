@@ -74,6 +74,7 @@ class Results:
     version: str
     source_tasks: int
     heldout_tasks: int
+    heldout_groups: int
     source_solved: int
     construction: tuple[Construction, ...]
     arms: tuple[ArmMetrics, ...]

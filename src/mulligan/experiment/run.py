@@ -76,7 +76,8 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
     for variant in variants:
         with Store(bench.memory_path(variant), frozen=True) as store:
             built.append(results.construction(variant, store, source, (before[variant][1], after[variant][1])))
-            shown = shown or results.lessons(store)
+            if variant == "checked":
+                shown = results.lessons(store)
     return results.Results(
         experiment=bench.experiment,
         model=bench.model.id,
@@ -84,6 +85,7 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
         version=__version__,
         source_tasks=len(source),
         heldout_tasks=len(bench.split("heldout")),
+        heldout_groups=len({t.group for t in bench.split("heldout")}),
         source_solved=sum(e.solved for e in source.values()),
         construction=tuple(built),
         arms=results.metrics(played),

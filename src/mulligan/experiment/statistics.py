@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 DRAWS = 10_000
 SEED = 20_260_901
 
+Interval = tuple[float, float] | None
+
 
 def mcnemar(rescued: int, broken: int) -> float:
     """Two-sided exact p of `rescued` against `broken` discordant pairs (binomial with p = 1/2); 1.0 when there are none."""
@@ -21,10 +23,10 @@ def mcnemar(rescued: int, broken: int) -> float:
     return min(1.0, 2 * tail / (1 << n))
 
 
-def cluster_interval(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of the mean of `values` when whole clusters are drawn with replacement; (nan, nan) without values."""
+def cluster_interval(values: Sequence[float], clusters: Sequence[Hashable], level: float = 0.95) -> Interval:
+    """Percentile interval of the mean of `values` when whole clusters are drawn with replacement; None without values."""
     if not values:
-        return (float("nan"), float("nan"))
+        return None
     sums, sizes = _by_cluster(values, clusters)
     draws = np.random.default_rng(SEED).integers(len(sums), size=(DRAWS, len(sums)))
     means = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
