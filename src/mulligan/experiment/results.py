@@ -89,7 +89,7 @@ class Results:
     def construction_cost(self, name: str) -> Usage:
         """What the store (and the statistics) of an arm cost before its first held-out task."""
         store = arm(name).store
-        stages = [] if not store else [c for c in self.costs if c.stage == "source" or f" {store}" in c.stage]
+        stages = [] if not store else [c for c in self.costs if c.stage in ("source", "train") or f" {store}" in c.stage]
         return sum((c.usage for c in stages), Usage())
 
 

@@ -59,12 +59,12 @@ def run(experiment: Experiment, parts: Parts, folder: Path, progress: stages.Pro
 
 
 def _run(bench: stages.Bench, started: float) -> results.Results:
-    source = stages.play_source(bench)
+    source, train = stages.play_source(bench), stages.play_train(bench)
     arms = ["none", *(name for name in bench.experiment.arms if name != "none")]
     variants: list[stages.Variant] = [v for v in ("checked", "unverified") if any(v == _store_of(name) for name in arms)]
     for variant in variants:
         stages.construct(bench, variant, source)
-        stages.practise(bench, variant, source)
+        stages.practise(bench, variant, source | train)
     paths = {v: bench.memory_path(v) for v in variants}
     before = {v: (stages.fingerprint(path), stages.contents(path)) for v, path in paths.items()}
     played = {name: stages.evaluate(bench, name) for name in arms}

@@ -28,12 +28,13 @@ DEFAULT_ARMS = (
 
 @noun
 class TaskSettings:
-    """Where the tasks come from. `options` go to the loader; `source` and `heldout` limit how many are drawn, by `seed`."""
+    """Where the tasks come from. `options` go to the loader; each split is limited to as many tasks, drawn by `seed`."""
 
     loader: str
     options: Mapping[str, Json] = field(default_factory=dict)
-    source: int | None = None
-    heldout: int | None = None
+    source: int | None = None  # what is learnt from
+    train: int | None = 0  # more to practise on
+    heldout: int | None = None  # what is measured
     seed: int = 0
 
 

@@ -95,8 +95,13 @@ class Bench:
 
 
 def play_source(bench: Bench) -> Episodes:
-    """Play the source tasks without memory: what failed there is learnt from, and is what practice is compared with."""
+    """Play the source tasks without memory: what failed there is learnt from."""
     return _play(bench, "source", bench.split("source"), bench.agent(), None)
+
+
+def play_train(bench: Bench) -> Episodes:
+    """Play the training tasks without memory: what practice on them is compared with."""
+    return _play(bench, "train", bench.split("train"), bench.agent(), None)
 
 
 def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
@@ -112,16 +117,17 @@ def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
 
 
 def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
-    """Replay the source tasks with memory and settle every first use against the play without.
+    """Play the source and training tasks with memory, and settle every first use against the play without: `episodes`.
 
     Records of the task's own group are never shown, as on held-out tasks. Round r shows the candidate at place r, so that
     statistics are not only of the favourites. All plays of a round see the store as it was when the round began.
     """
+    tasks = [*bench.split("source"), *bench.split("train")]
     for place in range(bench.experiment.memory.practice):
         stage = f"practice {variant} {place}"
         with Store(bench.memory_path(variant)) as store:
             memory = bench.memory(Memory, store, verify=variant == "checked", chosen=Top1(place=place))
-            played = _play(bench, stage, bench.split("source"), bench.agent(), memory)
+            played = _play(bench, stage, tasks, bench.agent(), memory)
             for episode in _unsettled(bench, f"settle {stage}", played):
                 receipt = first_use(episode)
                 if receipt is not None:
