@@ -1,0 +1,497 @@
+"""Store: everything that happened, in one SQLite file, and the records found in it by words and by vectors.
+
+In: nouns. Out: the same nouns, and `Hit`s. Every row holds its noun as canonical JSON; ids are hashes of content, so writing
+twice is writing once. A write that returned has reached the disk. One `Store` serves many threads (they take turns), one file
+many processes; after a fork the child opens the file anew.
+
+Not promised: the ledger and the response cache belong to no scope, so `remove_scope` leaves them alone.
+"""
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mulligan.errors import EmbeddingMismatch, InvalidData, StoreDamaged, StoreError
+from mulligan.migrations import Database, check_names, now, storable
+from mulligan.protocols import Embedder
+from mulligan.records import (
+    LIFECYCLE,
+    Completion,
+    Decision,
+    Episode,
+    Json,
+    Outcome,
+    Receipt,
+    Record,
+    Split,
+    Statistics,
+    Status,
+    Task,
+    Usage,
+    content_id,
+    from_plain,
+    noun,
+    to_json,
+    to_plain,
+)
+from mulligan.search import COMMON, Hit, Shelf, index_text, query_words, record_text, unfit, vector_of
+
+MEMORY = ("records", "statistics", "history", "vectors")  # what recall reads: compare `digest(MEMORY)` before and after an evaluation
+KEPT = 10_000  # records held decoded in memory
+REWARD: Mapping[str, float] = {"helped": 1.0, "hurt": 0.0, "neutral": 0.5}
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+_COUNTS = tuple(field.name for field in fields(Statistics))
+_RECORD = f"""SELECT r.body, r.status, r.reason, r.created_at, r.seq, {", ".join(f"s.{name}" for name in _COUNTS)}
+    FROM records r JOIN statistics s ON s.record = r.id WHERE r.id = ?"""
+# A scope and all below it: `acme` takes `acme` and `acme/x`, not `acmex`. The character after "/" is "0".
+_WITHIN = "(scope = :scope OR (scope >= :scope || '/' AND scope < :scope || '0'))"
+
+
+@noun
+class StoredRecord:
+    """A record with what the store knows about it. `sequence` orders records even where the clock, and so `created_at`, went back."""
+
+    record: Record
+    status: Status
+    reason: str
+    statistics: Statistics
+    created_at: str
+    sequence: int
+
+
+@noun
+class StoredDecision:
+    """A decision and the attempt that it is about."""
+
+    episode_id: str
+    attempt_index: int
+    decision: Decision
+
+
+@noun
+class Booking:
+    """A line of the ledger. `paid` is False for what came out of a cache or a recording."""
+
+    key: str
+    stage: str
+    arm: str
+    task: str
+    usage: Usage
+    paid: bool
+    created_at: str
+
+
+def body(value: Any) -> str:
+    """Canonical JSON of a noun as it is stored. Raises InvalidData for what JSON cannot say: NaN, bytes, endless nesting."""
+    try:
+        return storable(to_json(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidData(f"a {type(value).__name__} cannot be stored: {error}") from error
+
+
+def _check_move(old: str, new: str, what: str) -> None:
+    if new not in LIFECYCLE[old]:
+        raise InvalidData(f"{what} is {old} and cannot become {new}")
+
+
+class Store(Database):
+    """The database. A context manager. `frozen` opens it for reading only: every write raises StoreFrozen."""
+
+    def __init__(self, path: Path | str, *, frozen: bool = False) -> None:
+        """Raises StoreDamaged or StoreError (see migrations.connect); never starts empty over an existing file."""
+        super().__init__(path, frozen=frozen)
+        self._changes = 0  # own changes to records, since opening
+        self._stored: dict[str, StoredRecord] = {}
+        self._stored_at: Row = ()
+        self._shelves: dict[tuple[str, str | None], tuple[Shelf, Row, Row]] = {}
+
+    def _noun(self, kind: type[T], text: str, **elsewhere: Json) -> T:
+        """Read a row's JSON and what of the noun lies in other rows."""
+        try:
+            return from_plain(kind, {**json.loads(text), **elsewhere})
+        except (InvalidData, ValueError, TypeError, RecursionError) as error:
+            raise StoreDamaged(f"{self.path} holds a {kind.__name__} that cannot be read ({error}): see `mulligan doctor`") from error
+
+    # What happened: tasks, episodes, decisions.
+
+    def add_task(self, task: Task) -> str:
+        """Store a task and return its content id. A task of that id and scope in another split is refused: splits do not leak."""
+        check_names(id=task.id, scope=task.scope)
+        text, key = body(task), content_id("tsk", task)
+        with self.transaction():
+            sql = "SELECT split FROM tasks WHERE id = ? AND scope = ? AND split <> ?"
+            if other := self._rows(sql, (task.id, task.scope, task.split)):
+                raise InvalidData(f"task {task.id} is stored in split {other[0][0]}: in one scope it cannot be in {task.split} too")
+            self._insert("tasks", key=key, created_at=now(), body=text)
+        return key
+
+    def add_episode(self, episode: Episode) -> str:
+        """Store an episode with its task and attempts, and return its content id."""
+        check_names(label=episode.label)
+        numbers = [attempt.index for attempt in episode.attempts]
+        if numbers != sorted(set(numbers)):
+            raise InvalidData(f"the attempts of an episode of {episode.task.id} are not in order: {numbers}")
+        texts = [body(attempt) for attempt in episode.attempts]
+        rest = {f.name: getattr(episode, f.name) for f in fields(Episode) if f.name not in ("task", "attempts")}
+        with self.transaction():
+            task, key = self.add_task(episode.task), content_id("epi", episode)
+            if self._insert("episodes", id=key, task=task, created_at=now(), body=body(rest)):
+                for number, text in zip(numbers, texts, strict=True):
+                    self._insert("attempts", episode=key, number=number, body=text)
+        return key
+
+    def episode(self, key: str) -> Episode:
+        """The episode of that id. Raises StoreError if there is none."""
+        with self._held():
+            found = self._rows("SELECT e.body, t.body FROM episodes e JOIN tasks t ON t.key = e.task WHERE e.id = ?", (key,))
+            attempts = self._rows("SELECT body FROM attempts WHERE episode = ? ORDER BY number", (key,))
+        if not found:
+            raise StoreError(f"{self.path} holds no episode {key}")
+        [(text, task)] = found
+        return self._noun(Episode, text, task=json.loads(task), attempts=[json.loads(attempt) for (attempt,) in attempts])
+
+    def episodes(self, *, label: str | None = None, split: Split | None = None) -> list[Episode]:
+        """Episodes in the order in which they were added."""
+        return [self.episode(key) for (key,) in self._episode_ids("(? IS NULL OR e.label = ?)", label, label, split=split)]
+
+    def episode_for(self, task_id: str, label: str) -> Episode | None:
+        """The first episode of a task with that label, if any: what a resumed run need not play again."""
+        found = self._episode_ids("t.id = ? AND e.label = ?", task_id, label)
+        return self.episode(found[0][0]) if found else None
+
+    def has_episode(self, task_id: str, label: str) -> bool:
+        return bool(self._episode_ids("t.id = ? AND e.label = ?", task_id, label))
+
+    def _episode_ids(self, where: str, *values: str | None, split: Split | None = None) -> list[Row]:
+        sql = f"SELECT e.id FROM episodes e JOIN tasks t ON t.key = e.task WHERE {where} AND (? IS NULL OR t.split = ?) ORDER BY e.seq"
+        return self._rows(sql, (*values, split, split))
+
+    def add_decisions(self, episode_id: str, attempt_index: int, decisions: Sequence[Decision]) -> None:
+        """Store what was proposed for one attempt, how it was checked and decided; the attempt then counts as examined.
+
+        Raises InvalidData for a move that LIFECYCLE does not know, such as another decision on what was already decided.
+        """
+        with self.transaction():
+            sql = "UPDATE attempts SET examined = 1 WHERE episode = ? AND number = ?"
+            if not self._execute(sql, (episode_id, attempt_index)).rowcount:
+                raise StoreError(f"{self.path} holds no attempt {attempt_index} of episode {episode_id}")
+            for position, decision in enumerate(decisions):
+                key = content_id("prp", [episode_id, attempt_index, position, decision.proposal])
+                self._add_decision(key, episode_id, attempt_index, decision)
+
+    def _add_decision(self, key: str, episode_id: str, attempt_index: int, decision: Decision) -> None:
+        # The arm that stores unverified alternatives says so in its reason: that waives the check, and nothing else does.
+        checked = decision.check is not None or decision.reason == "admitted_unverified"
+        path = ["proposed", *(["checked"] if checked else []), "admitted" if decision.admitted else "refused"]
+        for old, new in pairwise(path):
+            _check_move(old, new, f"proposal {key}")
+        if decision.check is not None and decision.check.proposal != decision.proposal:
+            raise InvalidData(f"the check of proposal {key} is one of another proposal")
+        self._insert("proposals", id=key, episode=episode_id, attempt=attempt_index, body=body(decision.proposal))
+        if decision.check is not None:
+            check = to_plain(decision.check)
+            del check["proposal"]
+            self._insert("checks", proposal=key, body=body(check))
+        text = body({"reason": decision.reason, "rule": decision.rule, "record": decision.record})
+        if not self._insert("decisions", proposal=key, state=path[-1], created_at=now(), body=text):
+            [(state, before)] = self._rows("SELECT state, body FROM decisions WHERE proposal = ?", (key,))
+            if before != text:
+                _check_move(state, path[-1], f"proposal {key}")
+
+    def decisions(self, episode_id: str | None = None) -> list[StoredDecision]:
+        """Decisions in the order in which they were made."""
+        sql = """SELECT p.episode, p.attempt, p.body, c.body, d.body FROM decisions d JOIN proposals p ON p.id = d.proposal
+            LEFT JOIN checks c ON c.proposal = p.id WHERE ? IS NULL OR p.episode = ? ORDER BY p.seq"""
+        found = []
+        for episode, attempt, proposal_text, check_text, text in self._rows(sql, (episode_id, episode_id)):
+            proposal = json.loads(proposal_text)
+            decision = self._noun(Decision, text, proposal=proposal, check=check_text and {**json.loads(check_text), "proposal": proposal})
+            found.append(StoredDecision(episode_id=episode, attempt_index=attempt, decision=decision))
+        return found
+
+    def examined(self, episode_id: str, attempt_index: int) -> bool:
+        """Whether `add_decisions` was called for this attempt."""
+        sql = "SELECT 1 FROM attempts WHERE episode = ? AND number = ? AND examined"
+        return bool(self._rows(sql, (episode_id, attempt_index)))
+
+    # What was learned: records.
+
+    @property
+    def embedder(self) -> tuple[str, int] | None:
+        """Id and dimension of the embedder that all vectors in the store come from; None without vectors."""
+        found = self._rows("SELECT embedder, dim FROM vectors LIMIT 1")
+        return tuple(found[0]) if found else None
+
+    def check_embedder(self, name: str, dim: int) -> None:
+        """Raises EmbeddingMismatch unless the vectors in the store, if any, come from that embedder."""
+        if self.embedder not in (None, (name, dim)):
+            raise EmbeddingMismatch(
+                f"{self.path} holds vectors of {self.embedder}, not of {(name, dim)}: use that embedder, or run "
+                f"`mulligan reembed --embedder {name}`"
+            )
+
+    def add_record(self, record: Record, vector: NDArray[np.float32], *, embedder: str) -> str:
+        """Store a record with its vector, active, and return its id. `embedder` is the id of what made the vector.
+
+        Raises InvalidData for a record too large or repetitive to be a lesson, EmbeddingMismatch for a vector of another embedder.
+        """
+        origin = record.provenance
+        check_names(scope=record.scope, domain=record.domain, task=origin.task, group=origin.group)
+        text = body(record)
+        if why := unfit(record, text):
+            raise InvalidData(f"record refused: {why}")
+        key, dim = record.id, len(vector)
+        values = vector_of(vector, dim)
+        with self.transaction():
+            self.check_embedder(embedder, dim)
+            if self.load("records", id=key, status="active", reason="", created_at=now(), body=text):
+                self.load("statistics", record=key)
+                self.load("vectors", record=key, embedder=embedder, dim=dim, vector=values.tobytes())
+        return key
+
+    def record(self, key: str) -> StoredRecord:
+        """The record of that id with its statistics. Raises StoreError if there is none."""
+        with self._held():
+            if self._stored_at != (version := self._version()) or len(self._stored) >= KEPT:
+                self._stored, self._stored_at = {}, version
+            found = self._stored.get(key)
+            if found is None:
+                rows = self._rows(_RECORD, (key,))
+                if not rows:
+                    raise StoreError(f"{self.path} holds no record {key}")
+                [(text, status, reason, created, sequence, *numbers)] = rows
+                statistics, record = Statistics(**dict(zip(_COUNTS, numbers, strict=True))), self._noun(Record, text)
+                found = StoredRecord(
+                    record=record, status=status, reason=reason, statistics=statistics, created_at=created, sequence=sequence
+                )
+                self._stored[key] = found
+            return found
+
+    def records(
+        self, *, scope: str | None = "default", domain: str | None = None, status: Status | None = "active", limit: int | None = None
+    ) -> list[StoredRecord]:
+        """Records of exactly that scope in the order in which they were added; None means any. `limit` takes some, evenly by age."""
+        wanted = {"scope": scope, "domain": domain, "status": status}
+        where = " AND ".join(f"{name} = :{name}" for name, value in wanted.items() if value is not None) or "1"
+        keys = [key for (key,) in self._rows(f"SELECT id FROM records WHERE {where} ORDER BY seq", wanted)]
+        step = max(1.0, len(keys) / limit) if limit else 1.0
+        return [self.record(keys[int(i * step)]) for i in range(int(len(keys) / step))]
+
+    def vectors(self, keys: Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of those records, shape (n, dim), in that order. Raises StoreError if one is missing."""
+        found = [row for key in keys for row in self._rows("SELECT vector FROM vectors WHERE record = ?", (key,))]
+        if len(found) != len(keys):
+            raise StoreError(f"{self.path} lacks {len(keys) - len(found)} of {len(keys)} vectors")
+        dim = (self.embedder or ("", 0))[1]
+        return np.frombuffer(b"".join(vector for (vector,) in found), "<f4").reshape(len(keys), dim)
+
+    def find(self, prefix: str) -> list[str]:
+        """Ids of records that begin with `prefix`, with or without `rec_`."""
+        start = prefix if prefix.startswith("rec_") else f"rec_{prefix}"
+        sql = "SELECT id FROM records WHERE id >= ? AND id < ? ORDER BY seq"
+        return [key for (key,) in self._rows(sql, (start, f"{start}\U0010ffff"))]
+
+    def set_status(self, key: str, status: Status, reason: str) -> None:
+        """Move a record along LIFECYCLE, with the reason in its history. Raises InvalidData for a move that is not in it."""
+        with self.transaction():
+            stored = self.record(key)
+            if stored.status == status:
+                return
+            _check_move(stored.status, status, f"record {key}")
+            self._execute("UPDATE records SET status = ?, reason = ? WHERE id = ?", (status, reason, key))
+            [(number,)] = self._rows("SELECT count(*) FROM history WHERE record = ?", (key,))
+            self._insert("history", record=key, number=number + 1, old=stored.status, new=status, reason=reason, created_at=now())
+            self._execute("DELETE FROM words WHERE rowid = ?", (stored.sequence,))
+            if status == "active":
+                self._index(stored.sequence, stored.record)
+            self._rearranged()
+
+    def remove_record(self, key: str) -> bool:
+        """Delete a record with all that hangs on it. The decision that made it stays, as evidence. False if there is none."""
+        with self.transaction():
+            self._execute("DELETE FROM words WHERE rowid IN (SELECT seq FROM records WHERE id = ?)", (key,))
+            removed = self._execute("DELETE FROM records WHERE id = ?", (key,)).rowcount > 0
+            self._rearranged()
+        return removed
+
+    def remove_scope(self, scope: str) -> dict[str, int]:
+        """Delete all tasks, episodes, decisions, records and receipts of a scope and of those below it, also from the file's free space.
+
+        Returns how many rows went, by table; an unknown scope removes nothing and gives an empty dict.
+        """
+        with self.transaction():
+            before, values = self.counts(), {"scope": scope}
+            self._execute(f"DELETE FROM words WHERE rowid IN (SELECT seq FROM records WHERE {_WITHIN})", values)
+            for table in ("records", "receipts", "tasks"):  # what refers to them goes with them
+                self._execute(f"DELETE FROM {table} WHERE {_WITHIN}", values)
+            removed = {table: before[table] - left for table, left in self.counts().items() if before[table] > left}
+            if removed:
+                self._execute("INSERT INTO words (words) VALUES ('optimize')")  # rewrites the index without the deleted words
+            self._rearranged()
+        self._flush()
+        return removed
+
+    def reembed(self, embedder: Embedder, batch: int = 256) -> int:
+        """Replace every vector by one of `embedder`, all or none; returns how many. Other processes may read and write meanwhile."""
+        vectors: dict[str, bytes] = {}
+
+        def embed_new() -> None:
+            rows = self._rows("SELECT id, body FROM records ORDER BY seq")
+            new = [(key, record_text(self._noun(Record, text))) for key, text in rows if key not in vectors]
+            for start in range(0, len(new), batch):
+                part = new[start : start + batch]
+                for (key, _), row in zip(part, embedder.embed([text for _, text in part]), strict=True):
+                    vectors[key] = vector_of(row, embedder.dim).tobytes()
+
+        if not self.frozen:
+            embed_new()  # the long part, outside the transaction
+        with self.transaction():
+            embed_new()
+            self._execute("DELETE FROM vectors")
+            for (key,) in self._rows("SELECT id FROM records ORDER BY seq"):
+                self._insert("vectors", record=key, embedder=embedder.id, dim=embedder.dim, vector=vectors[key])
+            self._rearranged()
+        return self.counts()["vectors"]
+
+    def _index(self, sequence: int, record: Record) -> None:
+        self._execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (sequence, index_text(record)))
+
+    def _rearranged(self) -> None:
+        """Tell all processes that records did more than grow at the end."""
+        self._execute("INSERT INTO meta VALUES ('revision', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
+        self._changes += 1
+        self._stored.clear()
+
+    # What helps here: search.
+
+    def search(
+        self,
+        text: str,
+        vector: NDArray[np.float32],
+        *,
+        scope: str = "default",
+        domain: str | None = None,
+        limit: int = 50,
+        exclude_groups: Set[str] = frozenset(),
+        exclude_tasks: Set[str] = frozenset(),
+    ) -> list[Hit]:
+        """The active records of exactly that scope (and domain, unless None) nearest to a text and its vector, best first.
+
+        Exact cosine and words of any language, fused by reciprocal rank. Blank text finds nothing. `text` has no syntax.
+        """
+        if not text.strip():
+            return []
+        with self._held():
+            if (embedder := self.embedder) is None:
+                return []
+            shut = [("group", name) for name in exclude_groups] + [("task", name) for name in exclude_tasks]
+            shelf = self._shelf(scope, domain, embedder[1])
+            return shelf.find(query_words(text), vector_of(vector, embedder[1]), self._carriers, limit, shut)
+
+    def _carriers(self, term: str) -> list[int]:
+        quoted = '"' + term.replace('"', '""') + '"'
+        return [sequence for (sequence,) in self._rows("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (quoted, COMMON + 1))]
+
+    def _shelf(self, scope: str, domain: str | None, dim: int) -> Shelf:
+        """The shelf of a place, brought up to date: nothing to do, new records to append, or all to read again."""
+        version = self._version()
+        state = (*version, self._changes)
+        shelf, shelf_state, shelf_base = self._shelves.get((scope, domain), (None, (), ()))
+        if shelf is None or shelf_state != state:
+            base = (*version[:2], *self._rows("SELECT value FROM meta WHERE key = 'revision'"))
+            if shelf is None or shelf_base != base:
+                shelf = Shelf(dim)
+            sql = """SELECT r.seq, r.id, r."group", r.task, v.vector FROM records r JOIN vectors v ON v.record = r.id
+                WHERE r.scope = ? AND r.status = 'active' AND r.seq > ? AND (? IS NULL OR r.domain = ?) ORDER BY r.seq"""
+            shelf.append(self._rows(sql, (scope, shelf.last, domain, domain)))
+            self._shelves[scope, domain] = (shelf, state, base)
+        return shelf
+
+    # What came of it: receipts, costs, replies.
+
+    def add_receipt(self, receipt: Receipt) -> str:
+        """Store what was retrieved and shown at a decision point, and count it in the records' statistics; return its id."""
+        check_names(scope=receipt.scope, label=receipt.label)
+        text, key = body(receipt), receipt.id
+        with self.transaction():
+            if self._insert("receipts", id=key, created_at=now(), body=text):
+                self._count("retrieved = retrieved + 1", receipt.candidates)
+                self._count("selected = selected + 1", receipt.shown)
+        return key
+
+    def receipt(self, key: str) -> Receipt:
+        """The receipt of that id. Raises StoreError if there is none."""
+        if not (rows := self._rows("SELECT body FROM receipts WHERE id = ?", (key,))):
+            raise StoreError(f"{self.path} holds no receipt {key}")
+        return self._noun(Receipt, rows[0][0])
+
+    def receipts(self, label: str | None = None) -> list[tuple[Receipt, Outcome | None]]:
+        """Receipts in the order in which they were added, with what they were settled with."""
+        rows = self._rows("SELECT body, outcome FROM receipts WHERE ? IS NULL OR label = ? ORDER BY seq", (label, label))
+        return [(self._noun(Receipt, text), outcome) for text, outcome in rows]
+
+    def settle(self, receipt_id: str, outcome: Outcome) -> bool:
+        """Say what came of what was shown. Counts once per receipt; False when it was settled before (SPEC A3.7)."""
+        if outcome not in REWARD:
+            raise InvalidData(f"an outcome is one of {', '.join(get_args(Outcome))}, not {outcome!r}")
+        with self.transaction():
+            receipt = self.receipt(receipt_id)
+            sql = "UPDATE receipts SET outcome = ?, settled_at = ? WHERE id = ? AND outcome IS NULL"
+            if first := self._execute(sql, (outcome, now(), receipt_id)).rowcount > 0:
+                self._count(f"{outcome} = {outcome} + 1, ema = 0.8 * ema + 0.2 * {REWARD[outcome]}", receipt.shown)
+        return first
+
+    def _count(self, change: str, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._execute(f"UPDATE statistics SET {change} WHERE record = ?", (key,))
+            self._stored.pop(key, None)
+
+    def add_usage(self, key: str, *, stage: str, arm: str = "", task: str = "", usage: Usage, paid: bool = True) -> None:
+        """Book a cost once: the second booking under the same key is none. `paid` is False for a reply out of a cache."""
+        with self.transaction():
+            self._insert("usage", key=key, stage=stage, arm=arm, task=task, paid=int(paid), created_at=now(), body=body(usage))
+
+    def ledger(self) -> list[Booking]:
+        """All bookings in order."""
+        rows = self._rows("SELECT key, stage, arm, task, paid, created_at, body FROM usage ORDER BY rowid")
+        return [
+            Booking(key=key, stage=stage, arm=arm, task=task, usage=self._noun(Usage, text), paid=bool(paid), created_at=created)
+            for key, stage, arm, task, paid, created, text in rows
+        ]
+
+    def cached(self, key: str) -> Completion | None:
+        """The reply kept under that key."""
+        rows = self._rows("SELECT body FROM completions WHERE key = ?", (key,))
+        return self._noun(Completion, rows[0][0]) if rows else None
+
+    def cache_usage(self) -> Usage:
+        """What the replies in the cache cost when they were paid for."""
+        kept = (self._noun(Completion, text) for (text,) in self._rows("SELECT body FROM completions"))
+        return sum((completion.usage for completion in kept if completion.paid), Usage())
+
+    def cache(self, key: str, completion: Completion, request_json: str) -> None:
+        """Keep a reply and the request that it answers; the first one under a key stays."""
+        with self.transaction():
+            self._insert("completions", key=key, created_at=now(), request=storable(request_json), body=body(completion))
+
+    # The whole. dump, counts, digest and problems come with the file.
+
+    def load(self, table: str, **row: Any) -> bool:
+        """Insert one row as `dump` gives it unless its key is there, with what follows from it: words, the one-embedder rule."""
+        if table == "vectors":
+            self.check_embedder(row["embedder"], row["dim"])
+        sequence = self._insert(table, **row)
+        if sequence is not None and table == "records":
+            self._changes += 1
+            if row["status"] == "active":
+                self._index(sequence, self._noun(Record, row["body"]))
+        return sequence is not None
