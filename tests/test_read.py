@@ -22,28 +22,39 @@ def found(similarity: float, **changes: object) -> retrieval.Found:
     return retrieval.Found(record=record(**changes), statistics=Statistics(), similarity=similarity)  # type: ignore[arg-type]
 
 
+def equal(one: str, other: str) -> float:
+    return float(one == other)
+
+
 def everything(lesson: Record) -> bool:
     return True
 
 
 def test_at_most_three_best_first_and_none_below_the_least_score() -> None:
     hits = [found(s, situation=f"q{s}") for s in (0.2, 0.9, 0.5, 0.7, 0.8)]
-    kept = retrieval.candidates(situation(), hits, traits=(), applies=everything)
+    kept = retrieval.candidates(situation(), hits, traits=(), applies=everything, alike=equal)
     assert [c.similarity for c in kept] == [0.9, 0.8, 0.7]
-    assert retrieval.candidates(situation(), [found(0.2)], traits=(), applies=everything) == []
+    assert retrieval.candidates(situation(), [found(0.2)], traits=(), applies=everything, alike=equal) == []
 
 
 def test_the_score_is_the_papers() -> None:
     hit = found(0.5, traits=("a:1", "a:2"))
-    (kept,) = retrieval.candidates(situation(), [hit], traits=("a:1",), applies=everything)
+    (kept,) = retrieval.candidates(situation(), [hit], traits=("a:1",), applies=everything, alike=equal)
     assert kept.score == pytest.approx(0.7 * 0.5 + 0.2 * 0.5 + 0.1 * 0.5)
 
 
 def test_after_a_failure_the_kinds_of_evidence_count_too() -> None:
     failed = attempt("a")
     hit = found(0.9, signals=failed.verdict.signals)
-    (kept,) = retrieval.candidates(situation(history=(failed,)), [hit], traits=(), applies=everything)
+    (kept,) = retrieval.candidates(situation(history=(failed,)), [hit], traits=(), applies=everything, alike=equal)
     assert kept.overlap == pytest.approx(0.5)
+
+
+def test_after_a_failure_the_same_mistake_counts_as_much_as_the_same_question() -> None:
+    failed = attempt("SELECT 1")
+    same, other = found(0.5, original="SELECT 1"), found(0.6, situation="q2", original="SELECT 9")
+    kept = retrieval.candidates(situation(history=(failed,)), [other, same], traits=(), applies=everything, alike=equal)
+    assert [c.similarity for c in kept] == [0.75]  # the other one, at 0.3, scores too little
 
 
 def test_conditions_are_asked_only_until_enough_have_passed() -> None:
@@ -54,7 +65,7 @@ def test_conditions_are_asked_only_until_enough_have_passed() -> None:
         return lesson.situation != "q0"
 
     hits = [found(0.9 - n / 100, situation=f"q{n}") for n in range(9)]
-    kept = retrieval.candidates(situation(), hits, traits=(), applies=applies)
+    kept = retrieval.candidates(situation(), hits, traits=(), applies=applies, alike=equal)
     assert [c.record.situation for c in kept] == ["q1", "q2", "q3"]
     assert asked == ["q0", "q1", "q2", "q3"]
 
@@ -189,9 +200,15 @@ def test_an_instruction_inside_a_lesson_is_flagged_and_needs_a_check_behind_it(t
 
 
 def test_without_conditions_none_is_rendered() -> None:
-    lesson = record(condition=Condition(kind="predicate", text="only rivers", predicate='"river" in mentions'))
+    lesson = record(condition=Condition(kind="judged", text="only rivers"))
     assert "only rivers" in reconstruction.render([lesson], count=estimate_tokens)[0]
     assert "only rivers" not in reconstruction.render([lesson], count=estimate_tokens, conditions=False)[0]
+
+
+def test_the_failed_action_is_shown_on_request_only() -> None:
+    lesson = record(original="SELECT wrong")
+    assert "SELECT wrong" not in reconstruction.render([lesson], count=estimate_tokens)[0]
+    assert "SELECT wrong" in reconstruction.render([lesson], count=estimate_tokens, contrast=True)[0]
 
 
 def test_unchecked_advice_does_not_call_itself_checked() -> None:

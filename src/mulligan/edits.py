@@ -21,3 +21,12 @@ def edit_text(original: str, changed: str, tokens: Tokens, context: int = 0) -> 
 def distance(original: str, changed: str, tokens: Tokens) -> float:
     """1 - similarity of the token sequences: 0 for the same action, 1 for nothing in common."""
     return 1.0 - difflib.SequenceMatcher(None, list(tokens(original)), list(tokens(changed)), autojunk=False).ratio()
+
+
+def likeness(one: str, other: str, tokens: Tokens) -> float:
+    """Similarity of the token sequences with literals masked: 1 for the same action about other values."""
+    return difflib.SequenceMatcher(None, _masked(one, tokens), _masked(other, tokens), autojunk=False).ratio()
+
+
+def _masked(action: str, tokens: Tokens) -> list[str]:
+    return ["?" if token[:1] in "'\"0123456789" else token.lower() for token in tokens(action)]

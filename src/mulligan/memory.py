@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from mulligan.edits import distance
+from mulligan.edits import distance, likeness
 from mulligan.embeddings import SAMPLE, Calibration, StaticEmbedder, calibrate
 from mulligan.errors import UsageError
 from mulligan.meter import estimate_tokens
@@ -56,6 +56,7 @@ class Settings:
     min_score: float = retrieval.MIN_SCORE
     pool: int = 50  # search hits that are scored
     budget: int = reconstruction.BUDGET  # tokens of guidance
+    contrast: bool = False  # True shows the failed action beside the better one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +172,7 @@ class Memory:
             self._search(situation.task),
             traits=distillation.traits(situation.facts),
             applies=applies,
+            alike=lambda one, other: likeness(one, other, self.world.tokens),
             limit=self.settings.candidates,
             min_score=self.settings.min_score,
         )
@@ -184,7 +186,8 @@ class Memory:
         return known[1]
 
     def _search(self, task: Task) -> list[retrieval.Found]:
-        (vector,) = self.embedder.embed([task.prompt])
+        gist = str(self.facts(task).get("gist") or task.prompt)
+        (vector,) = self.embedder.embed([gist])
         hits = self.store.search(
             task.prompt,
             vector,
@@ -207,9 +210,9 @@ class Memory:
         """How cosines to the records of the task's scope and domain read; measured again after this memory has written there."""
         place = (task.scope, task.domain)
         if place not in self._calibrations:
-            stored = self.store.records(scope=task.scope, domain=task.domain)
-            texts = [record_text(s.record) for s in stored[:: 1 + len(stored) // SAMPLE]]
-            self._calibrations[place] = calibrate(self.embedder, texts)
+            self.store.check_embedder(self.embedder.id, self.embedder.dim)
+            stored = self.store.records(scope=task.scope, domain=task.domain, limit=SAMPLE)
+            self._calibrations[place] = calibrate(self.embedder, [record_text(s.record) for s in stored])
         return self._calibrations[place]
 
     def alternatives(self, task: Task, failure: Failure) -> tuple[list[Check], list[Decision], Usage]:

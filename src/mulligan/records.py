@@ -352,6 +352,7 @@ class Record:
     domain: str
     scope: str = "default"
     situation: str
+    gist: str = ""  # the situation with values replaced by what they are: what similarity compares; "" is the situation
     original: str
     corrected: str
     diff: str

@@ -48,8 +48,8 @@ class Hit:
 
 
 def record_text(record: Record) -> str:
-    """The text of a record that is embedded: the situation it is for."""
-    return record.situation
+    """The text of a record that is embedded: the gist of the situation it is for."""
+    return record.gist or record.situation
 
 
 def index_text(record: Record) -> str:

@@ -59,6 +59,7 @@ class MemorySettings:
     retention: str = "utility"
     min_score: float = 0.35
     budget: int = 300
+    contrast: bool = False
     similarity: float = 0.5  # of the threshold selector
     practice: int = 1  # rounds in which source tasks are replayed with memory to measure what it does
     ablation_selector: str = "threshold"

@@ -81,6 +81,7 @@ class Bench:
             conditions=conditions,
             min_score=m.min_score,
             budget=m.budget,
+            contrast=m.contrast,
         )
         return kind(
             store,

@@ -36,16 +36,18 @@ def may_show(record: Record) -> bool:
 
 
 def render(
-    records: Sequence[Record], *, count: Callable[[str], int], budget: int = BUDGET, conditions: bool = True
+    records: Sequence[Record], *, count: Callable[[str], int], budget: int = BUDGET, contrast: bool = False, conditions: bool = True
 ) -> tuple[str, tuple[str, ...]]:
-    """The block for `records`, best first, and the ids that are in it; ("", ()) when nothing fits `budget` tokens as measured
-    by `count`.
+    """The block for `records`, best first, and the ids that are in it; ("", ()) when nothing fits.
+
+    `budget` is in tokens as measured by `count`. `contrast` shows the failed action and the change as well: small models tend to
+    copy the failed one (docs/results). `conditions=False` leaves out what a lesson applies to.
     """
     lessons: list[str] = []
     shown: list[str] = []
     for record in records:
         for full in (True, False):
-            lesson = _lesson(record, full=full, conditions=conditions)
+            lesson = _lesson(record, contrast=contrast, full=full, conditions=conditions)
             if may_show(record) and count(_block([*lessons, lesson], records)) <= budget:
                 lessons.append(lesson)
                 shown.append(record.id)
@@ -63,19 +65,18 @@ def _block(lessons: Sequence[str], records: Sequence[Record]) -> str:
     return "\n".join([OPEN, header, *lessons, CLOSE])
 
 
-def _lesson(record: Record, *, full: bool, conditions: bool) -> str:
-    gain = f"{float(record.gain.original):.2f} -> {float(record.gain.changed):.2f}" if record.gain.verified else "unchecked"
+def _lesson(record: Record, *, contrast: bool, full: bool, conditions: bool) -> str:
+    score = f"{float(record.gain.original):.2f} to {float(record.gain.changed):.2f}" if record.gain.verified else "unchecked"
     mark = ' flagged="reads like an instruction"' if is_commanding(record) else ""
-    lines = [
-        f'<lesson id="{record.id[:12]}" from="{_quote(record.provenance.task)}" score="{gain}"{mark}>',
-        f"Task: {_quote(record.situation)}",
-        f"Wrong: {_quote(record.original)}",
-        f"Right: {_quote(record.corrected)}",
-    ]
-    if full:
+    lines = [f'<lesson id="{record.id[:12]}" from="{_quote(record.provenance.task)}" score="{score}"{mark}>']
+    lines.append(f"Task: {_quote(record.situation)}")
+    if contrast:
+        lines.append(f"Wrong: {_quote(record.original)}")
+    lines.append(f"Right: {_quote(record.corrected)}")
+    if full and contrast:
         lines.append(f"Change: {_quote(record.diff)}")
-        if conditions and record.condition.text:
-            lines.append(f"Applies when: {_quote(record.condition.text)}")
+    if full and conditions and record.condition.kind == "judged":  # predicates are for the filter; they read like code
+        lines.append(f"Applies when: {_quote(record.condition.text)}")
     return "\n".join([*lines, "</lesson>"])
 
 

@@ -1,9 +1,10 @@
 """Retrieve: from a situation to at most three records that apply, best first, or to none.
 
 Hard filters come first: scope, domain, another task and group than the record's own, condition. Then score = 0.7 similarity +
-0.2 overlap + 0.1 ema (SPEC A3.5), where similarity is the calibrated cosine of situations, and overlap the share of traits
-(and, after a failure, of kinds of evidence) that the record's source has in common with the situation. What scores below
-`min_score` is not returned: an empty recall is an answer.
+0.2 overlap + 0.1 ema (SPEC A3.5). Similarity is the calibrated cosine of the situations; after a failure the mean of that and of how
+alike the failed action and the record's failed action are. Overlap is the share of traits (and, after a failure, of kinds of
+evidence) that the record's source has in common with the situation. What scores below `min_score` is not returned: an empty
+recall is an answer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,16 +34,17 @@ def candidates(
     *,
     traits: Sequence[str],
     applies: Callable[[Record], bool],
+    alike: Callable[[str, str], float],
     limit: int = LIMIT,
     min_score: float = MIN_SCORE,
 ) -> list[Candidate]:
     """The best `limit` of `found` that score at least `min_score` and whose condition `applies`, best first.
 
-    Conditions are asked in the order of the scores and only until `limit` records have passed, since a judged one costs a model
+    `alike` compares two actions, in [0, 1]. Conditions are asked in the order of the scores and only until `limit` records have passed, since a judged one costs a model
     call.
     """
     here = frozenset(traits)
-    scored = [scored_candidate(situation, f, here) for f in found]
+    scored = [_scored(situation, f, here, alike) for f in found]
     scored.sort(key=lambda c: (-c.score, c.record.id))
     kept: list[Candidate] = []
     for candidate in scored:
@@ -53,15 +55,16 @@ def candidates(
     return kept
 
 
-def scored_candidate(situation: Situation, found: Found, traits: frozenset[str]) -> Candidate:
-    """`found` with its overlap and score for `situation`, whose traits are given."""
-    overlap = _overlap(situation, found.record, traits)
+def _scored(situation: Situation, found: Found, traits: frozenset[str], alike: Callable[[str, str], float]) -> Candidate:
+    overlap, similarity = _overlap(situation, found.record, traits), found.similarity
+    if situation.failed is not None:
+        similarity = (similarity + alike(situation.failed.action, found.record.original)) / 2
     return Candidate(
         record=found.record,
         statistics=found.statistics,
-        similarity=found.similarity,
+        similarity=similarity,
         overlap=overlap,
-        score=0.7 * found.similarity + 0.2 * overlap + 0.1 * found.statistics.ema,
+        score=0.7 * similarity + 0.2 * overlap + 0.1 * found.statistics.ema,
     )
 
 

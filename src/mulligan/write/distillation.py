@@ -15,7 +15,8 @@ from mulligan.errors import InvalidData
 from mulligan.records import Attempt, Condition, Decision, Episode, Gain, Json, Provenance, Record
 
 SITUATION_CHARS, ACTION_CHARS, DIFF_CHARS = 600, 800, 600  # SPEC A3.3
-MAX_ATOMS = 2
+MAX_ATOMS = 3
+COMMON = 0.2  # share of the panel above which a condition is narrowed
 
 Facts = Mapping[str, Json]
 
@@ -49,6 +50,7 @@ def distil(
         domain=task.domain,
         scope=task.scope,
         situation=_cap(strip(task.prompt), SITUATION_CHARS),
+        gist=_cap(str(facts.get("gist", "")), SITUATION_CHARS),
         original=_cap(original, ACTION_CHARS),
         corrected=_cap(corrected, ACTION_CHARS),
         diff=_cap(edit_text(original, corrected, tokens, context=1), DIFF_CHARS),
@@ -92,14 +94,31 @@ SURROUNDINGS = frozenset({"tables", "columns"})  # the schema: the same for all 
 def choose_condition(wanted: Condition, changed: frozenset[str], *, facts: Facts, panel: Sequence[Facts]) -> Condition:
     """The first of: the proposal's predicate, a derived predicate, the proposal's judged text, none (SPEC A3.4).
 
-    A predicate is taken when it is true of `facts` and, where there is a panel, false on at least one of it.
+    A predicate is taken when it is true of `facts` and, where there is a panel, false on at least one of it. One that is true of
+    more than `COMMON` of the panel is narrowed by facts that the correction is about.
     """
     if wanted.kind == "predicate" and _discriminates(wanted.predicate, facts, panel):
-        return wanted
-    derived = _derive(changed, facts, panel)
+        narrower = _narrowed(wanted.predicate, changed, facts, panel)
+        return wanted if narrower == wanted.predicate else Condition(kind="predicate", text=narrower, predicate=narrower)
+    derived = _narrowed("", changed, facts, panel)
     if derived:
         return Condition(kind="predicate", text=derived, predicate=derived)
     return wanted if wanted.kind == "judged" else Condition()
+
+
+def _narrowed(predicate: str, changed: frozenset[str], facts: Facts, panel: Sequence[Facts]) -> str:
+    """`predicate` and as many derived facts, rarest first, as it takes to be rare on the panel; at most MAX_ATOMS."""
+    parts = [f"({predicate})" if " or " in predicate else predicate] if predicate else []
+    for atom in _derived(changed, facts, panel):
+        if len(parts) == MAX_ATOMS or (parts and _share(" and ".join(parts), panel) <= COMMON):
+            break
+        if atom not in parts:
+            parts.append(atom)
+    return " and ".join(parts)
+
+
+def _share(predicate: str, panel: Sequence[Facts]) -> float:
+    return sum(holds(predicate, other) for other in panel) / max(1, len(panel))
 
 
 def _discriminates(predicate: str, facts: Facts, panel: Sequence[Facts]) -> bool:
@@ -109,16 +128,16 @@ def _discriminates(predicate: str, facts: Facts, panel: Sequence[Facts]) -> bool
         return False
 
 
-def _derive(changed: frozenset[str], facts: Facts, panel: Sequence[Facts]) -> str:
-    """A conjunction of at most two facts of the source whose names occur in what the correction changed, the rarest first."""
+def _derived(changed: frozenset[str], facts: Facts, panel: Sequence[Facts]) -> list[str]:
+    """Facts of the source whose names occur in what the correction changed, as predicates, the rarest on the panel first."""
     atoms = []
     for trait in traits(facts):
         name, _, item = trait.partition(":")
         words = set(re.findall(r"\w+", item.lower()))
         atom = f'"{item}" in {name}'
         if words & changed and '"' not in item and "\\" not in item and _discriminates(atom, facts, panel):
-            atoms.append((sum(holds(atom, other) for other in panel), atom))
-    return " and ".join(atom for _, atom in sorted(atoms)[:MAX_ATOMS])
+            atoms.append((_share(atom, panel), atom))
+    return [atom for _, atom in sorted(atoms)]
 
 
 def changed_parts(original: str, corrected: str, tokens: Tokens) -> frozenset[str]:
