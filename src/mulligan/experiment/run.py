@@ -64,7 +64,8 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
     variants: list[stages.Variant] = [v for v in ("checked", "unverified") if any(v == _store_of(name) for name in arms)]
     for variant in variants:
         stages.construct(bench, variant, source)
-        stages.practise(bench, variant, source | train)
+        if variant == "checked" or bench.experiment.memory.ablation_selector == "utility":  # who else reads what practice measured?
+            stages.practise(bench, variant, source | train)
     paths = {v: bench.memory_path(v) for v in variants}
     before = {v: (stages.fingerprint(path), stages.contents(path)) for v, path in paths.items()}
     played = {name: stages.evaluate(bench, name) for name in arms}
