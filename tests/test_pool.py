@@ -37,3 +37,15 @@ def test_a_dead_worker_costs_its_own_item_alone() -> None:
 def test_an_error_is_raised_at_its_turn() -> None:
     with Pool(2, "thread") as pool, pytest.raises(ZeroDivisionError):
         list(pool.run(lambda n: 1 / n, [1, 0]))
+
+
+@pytest.mark.timeout(60)
+def test_many_threads_share_a_pool_that_breaks() -> None:
+    def ask(n: int) -> list[object]:
+        return list(pool.run(fatal, [n, 1, n]))
+
+    with Pool(2) as pool, Pool(4, "thread") as callers:
+        for n, results in zip(range(2, 8), callers.run(ask, range(2, 8)), strict=True):
+            assert isinstance(results, list)
+            assert (results[0], results[2]) == (n, n)
+            assert isinstance(results[1], WorkerDied)

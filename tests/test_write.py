@@ -200,6 +200,12 @@ def test_literals_that_only_the_source_has_are_stripped_and_shared_ones_stay() -
     assert "'Ohio'" in made.diff and "'ohio'" in made.diff
 
 
+def test_a_literal_that_the_correction_is_about_stays() -> None:
+    made = distilled("x = 'Springfield'", "x = 'springfield'", facts={}, others=[OHIO])
+    assert (made.original, made.corrected) == ("x = 'Springfield'", "x = 'springfield'")
+    assert "springfield" in made.situation
+
+
 def test_a_convention_that_the_question_does_not_say_is_kept() -> None:
     made = distilled("pop > 0", "pop > 150000", facts={}, others=[OHIO])
     assert "150000" in made.corrected

@@ -6,9 +6,11 @@ fresh pool. A cluster's executor needs the same two methods.
 """
 
 import multiprocessing
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import TracebackType
 from typing import Literal, Self, TypeVar
@@ -22,7 +24,7 @@ class WorkerDied:
 
 
 class Pool:
-    """A pool of `workers` processes or threads, started on first use."""
+    """A pool of `workers` processes or threads, started on first use. Many threads may use one pool at once."""
 
     def __init__(self, workers: int = 0, kind: Literal["process", "thread"] = "process") -> None:
         self.workers = workers
@@ -36,33 +38,29 @@ class Pool:
             yield from map(function, items)
             return
         work = list(items)
-        futures = [self._start().submit(function, item) for item in work]
+        futures = [self._submit(function, item) for item in work]
         try:
             for item, future in zip(work, futures, strict=True):
                 try:
                     yield future.result()
-                except BrokenProcessPool:
-                    yield self._alone(function, item)
+                except BrokenProcessPool:  # by this item or by another one that was under way: tried again by itself
+                    yield _alone(function, item)
         finally:
             for future in futures:
                 future.cancel()
 
-    def _alone(self, function: Callable[[Item], Result], item: Item) -> Result | WorkerDied:
-        self.close()
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
-            try:
-                return fresh.submit(function, item).result()
-            except BrokenProcessPool:
-                return WorkerDied()
-
-    def _start(self) -> Executor:
+    def _submit(self, function: Callable[[Item], Result], item: Item) -> Future[Result]:
         with self._lock:
-            if self._executor is None:
-                if self._kind == "thread":
-                    self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="mulligan")
-                else:  # spawn: forking a process that has threads can deadlock
-                    self._executor = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
-            return self._executor
+            try:
+                return self._started().submit(function, item)
+            except BrokenProcessPool:
+                self._executor = None
+                return self._started().submit(function, item)
+
+    def _started(self) -> Executor:
+        if self._executor is None:
+            self._executor = _processes(self.workers) if self._kind == "process" else ThreadPoolExecutor(self.workers)
+        return self._executor
 
     def close(self) -> None:
         """Stop the workers; the pool can be used again afterwards."""
@@ -76,3 +74,28 @@ class Pool:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _alone(function: Callable[[Item], Result], item: Item) -> Result | WorkerDied:
+    with _processes(1) as fresh:
+        try:
+            return fresh.submit(function, item).result()
+        except BrokenProcessPool:
+            return WorkerDied()
+
+
+def _processes(workers: int) -> ProcessPoolExecutor:
+    # spawn: forking a process that has threads can deadlock
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
+
+
+def _begin() -> None:
+    """In a worker: leave Ctrl-C to the parent, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if parent := multiprocessing.parent_process():
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()

@@ -344,8 +344,15 @@ class Gain:
         return self.changed - self.original
 
 
+class _Remembered:
+    """A place for an id, so that it is computed once a noun: recall asks for the same ids again and again."""
+
+    __slots__ = ("_id",)
+    _id: str
+
+
 @noun
-class Record:
+class Record(_Remembered):
     """A stored lesson. Statistics live beside it in the store, so its id is the hash of what it says."""
 
     kind: RecordKind
@@ -365,7 +372,11 @@ class Record:
 
     @property
     def id(self) -> str:
-        return content_id("rec", self)
+        """Hash of what is said: fields that say nothing are left out, so that a later version's new field changes no id."""
+        if not hasattr(self, "_id"):
+            said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+            object.__setattr__(self, "_id", content_id("rec", said))
+        return self._id
 
 
 @noun
@@ -426,6 +437,8 @@ class Guidance:
 
 def to_plain(value: Any) -> Json:
     """`value` as JSON values: dataclasses become dicts, tuples lists, fractions "n/d" strings."""
+    if value is None or isinstance(value, str | int | float):  # most values: asked first
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Fraction):

@@ -6,6 +6,7 @@ judged on paired uses, and the unpaired are counted.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from mulligan.experiment.statistics import Interval, cluster_interval, mcnemar
@@ -91,7 +92,7 @@ def arm_metrics(arm: str, episodes: Episodes, base: Episodes) -> ArmMetrics:
         changed=Rate(part=sum(with_.action != without.action for with_, without in paired), whole=len(paired)),
         unpaired=len(uses) - len(paired),
         failed_attempts=sum(not a.verdict.solved for t in tasks for a in episodes[t].attempts),
-        usage=sum((episodes[t].usage for t in tasks), Usage()),
+        usage=timeless(sum((episodes[t].usage for t in tasks), Usage())),
     )
 
 
@@ -114,6 +115,11 @@ def _uses(episode: Episode, base: Episode) -> Sequence[tuple[Attempt, Attempt] |
         )
         found.append((attempt, base.attempts[place]) if same else None)
     return found
+
+
+def timeless(usage: Usage) -> Usage:
+    """`usage` without seconds, which differ between two runs of the same thing."""
+    return replace(usage, seconds=0.0)
 
 
 def first_use(episode: Episode) -> Receipt | None:

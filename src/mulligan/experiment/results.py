@@ -6,10 +6,10 @@ same one.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from mulligan.experiment.arms import arm
-from mulligan.experiment.metrics import ArmMetrics, Episodes, arm_metrics
+from mulligan.experiment.metrics import ArmMetrics, Episodes, arm_metrics, timeless
 from mulligan.experiment.settings import Experiment
 from mulligan.records import Decision, Record, Statistics, Usage, noun
 from mulligan.store import Store
@@ -130,7 +130,7 @@ def lessons(store: Store) -> tuple[Lesson, ...]:
             status=s.status,
             record=s.record,
             statistics=s.statistics,
-            decisions=tuple(d for d in by_failure.get(by_record.get(s.record.id, ("", 0)), []) if d.check is not None),
+            decisions=tuple(_timeless(d) for d in by_failure.get(by_record.get(s.record.id, ("", 0)), []) if d.check is not None),
         )
         for s in store.records(status="active")
     )
@@ -141,7 +141,7 @@ def costs(store: Store) -> tuple[Cost, ...]:
     stages: dict[str, list[Usage]] = {}
     for row in store.ledger():
         stages.setdefault(row.stage, []).append(row.usage)
-    return tuple(Cost(stage=s, tasks=len(u), usage=_without_time(sum(u, Usage()))) for s, u in stages.items() if not s.startswith("settle"))
+    return tuple(Cost(stage=s, tasks=len(u), usage=timeless(sum(u, Usage()))) for s, u in stages.items() if not s.startswith("settle"))
 
 
 def metrics(played: Mapping[str, Episodes]) -> tuple[ArmMetrics, ...]:
@@ -165,10 +165,10 @@ def _proposers(decisions: Sequence[Decision]) -> list[ProposerResult]:
     ]
 
 
-def _without_time(usage: Usage) -> Usage:
-    return Usage(
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        model_calls=usage.model_calls,
-        evaluator_calls=usage.evaluator_calls,
-    )
+def _timeless(decision: Decision) -> Decision:
+    """`decision` without the seconds of its checks, which differ between two runs of the same thing."""
+    check = decision.check
+    if check is None:
+        return decision
+    original, changed = (replace(verdict, seconds=0.0) for verdict in (check.original, check.changed))
+    return replace(decision, check=replace(check, original=original, changed=changed))

@@ -14,6 +14,7 @@ from mulligan import __version__
 from mulligan.errors import StoreError, UsageError
 from mulligan.experiment import results, stages
 from mulligan.experiment.arms import arm
+from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, World
@@ -91,7 +92,7 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
         construction=tuple(built),
         arms=results.metrics(played),
         costs=results.costs(bench.ledger),
-        paid=bench.ledger.cache_usage(),
+        paid=timeless(bench.ledger.cache_usage()),
         lessons=shown,
         timing={"seconds_of_this_start": round(time.monotonic() - started, 1)},
     )

@@ -111,10 +111,12 @@ def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
     todo = _unsettled(bench, stage, episodes)
     with Store(bench.memory_path(variant)) as store:
         memory = bench.memory(Memory, store, verify=variant == "checked")
-        for episode, examined in zip(todo, bench.players.run(memory.examine, todo), strict=True):
+        before = len(episodes) - len(todo)
+        for place, (episode, examined) in enumerate(zip(todo, bench.players.run(memory.examine, todo), strict=True), 1):
             for one in _alive(examined):
                 memory.admit(episode, one)
-            _settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()), len(episodes))
+            _settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()))
+            bench.progress(stage, before + place, len(episodes))
 
 
 def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
@@ -133,7 +135,7 @@ def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
                 receipt = first_use(episode)
                 if receipt is not None:
                     memory.settle(receipt, outcome(episode.utility, episodes[episode.task.id].utility))
-                _settle(bench, f"settle {stage}", episode.task, Usage(), len(played))
+                _settle(bench, f"settle {stage}", episode.task, Usage())
 
 
 def evaluate(bench: Bench, name: str) -> Episodes:
@@ -204,9 +206,8 @@ def _unsettled(bench: Bench, stage: str, episodes: Episodes) -> list[Episode]:
     return [episode for task, episode in episodes.items() if f"{stage}/{task}" not in done]
 
 
-def _settle(bench: Bench, stage: str, task: Task, usage: Usage, total: int) -> None:
+def _settle(bench: Bench, stage: str, task: Task, usage: Usage) -> None:
     bench.ledger.add_usage(f"{stage}/{task.id}", stage=stage, task=task.id, usage=usage)
-    bench.progress(stage, total, total)
 
 
 def _alive(result: Result | WorkerDied) -> Result:

@@ -43,7 +43,7 @@ def distil(
     rivals.
     """
     task, proposal, check = episode.task, decision.proposal, decision.check
-    strip = _stripper(task.prompt, (attempt.action, proposal.action), panel.texts, tokens)
+    strip = _stripper(task.prompt, attempt.action, proposal.action, panel.texts, tokens)
     original, corrected = strip(attempt.action), strip(proposal.action)
     return Record(
         kind="correction",
@@ -142,15 +142,21 @@ def _derived(changed: frozenset[str], facts: Facts, panel: Sequence[Facts]) -> l
 
 def changed_parts(original: str, corrected: str, tokens: Tokens) -> frozenset[str]:
     """The lower-cased tokens that only one of the two actions has."""
-    before, after = ({t.lower().strip("'\"`") for t in tokens(text)} for text in (original, corrected))
-    return frozenset(before ^ after)
+    return frozenset(t.lower() for t in _only_in_one(original, corrected, tokens))
 
 
-def _stripper(question: str, actions: Sequence[str], others: Sequence[str], tokens: Tokens) -> Callable[[str], str]:
-    """Replaces literals of the actions that occur in the source's question and in no other task's text by numbered
-    placeholders.
+def _only_in_one(original: str, corrected: str, tokens: Tokens) -> set[str]:
+    before, after = ({t.strip("'\"`") for t in tokens(text)} for text in (original, corrected))
+    return before ^ after
+
+
+def _stripper(question: str, original: str, corrected: str, others: Sequence[str], tokens: Tokens) -> Callable[[str], str]:
+    """Replaces literals of the actions that occur in the source's question and in no other task's text by numbered placeholders.
+
+    Literals that the correction is about stay: a name's spelling can be the lesson.
     """
-    literals = {t.strip("'\"") for action in actions for t in tokens(action) if t[:1] in "'\"" or t[:1].isdigit()}
+    literals = {t.strip("'\"") for action in (original, corrected) for t in tokens(action) if t[:1] in "'\"" or t[:1].isdigit()}
+    literals -= _only_in_one(original, corrected, tokens)
     asked, elsewhere = question.lower(), [text.lower() for text in others]
     own = sorted(
         (x for x in literals if len(x) > 1 and _within(x.lower(), asked) and not any(_within(x.lower(), text) for text in elsewhere)),
