@@ -42,7 +42,7 @@ bench: venv  ## figures of docs/results, as ratios within one run
 	@$(BIN)/python -m bench
 
 record: venv  ## make the demo's recording again, with OPENAI_BASE_URL or a GGUF file
-	@$(BIN)/mulligan demo --record
+	@$(BIN)/mulligan record --to src/mulligan/sample/recording.jsonl
 
 docs: venv  ## the generated sections of the documentation
 	@$(BIN)/python scripts/docs.py

@@ -23,7 +23,7 @@ ROOT = PACKAGE.parents[1]
 
 STAGE = "records errors protocols conditions replies prompts edits"
 MAY_IMPORT = {
-    "__init__": "* !cli* !console !experiment* !server !train*",
+    "__init__": "* !cli* !console !building !doctor !trajectories !experiment* !server !train*",
     "errors": "",
     "records": "errors",
     "protocols": "records",
@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "read.retrieval": f"{STAGE} store search",  # retrieval alone asks the store
     "read.selection": f"{STAGE} read.features",  # training and serving share one feature function
     "read.*": STAGE,
-    "memory": "* !cli* !console !experiment* !agents* !tasks* !worlds.* !server !train*",  # the only file that knows the stages
+    # the only file that knows the stages
+    "memory": "* !cli* !console !building !doctor !trajectories !experiment* !agents* !tasks* !worlds.* !server !train*",
     "worlds": "errors protocols",
     "worlds.*": "records errors protocols replies worlds*",
     "tasks": "errors",
@@ -55,15 +56,18 @@ MAY_IMPORT = {
     "agents": "errors protocols",
     "agents.*": "records errors protocols replies prompts agents*",
     "experiment": "",
-    "experiment.*": "* !cli* !console !server",
+    "experiment.*": "* !cli* !console !building !doctor !trajectories !server",
     "console": "* !cli*",
+    "building": "* !cli* !console !doctor !trajectories",
+    "doctor": "* !cli* !console !trajectories",
+    "trajectories": "* !cli* !console !building !doctor",
     "cli*": "*",  # the composition root
 }
 TYPES_ONLY = {"protocols": "memory", "agents.*": "memory"}
 
 PROCESSES = "worlds.* pool"
 MAY_USE = {
-    "sqlite3": "store migrations search exchange worlds.sql* tasks.loading tasks.sample",
+    "sqlite3": "store migrations search exchange doctor worlds.sql* tasks.loading tasks.sample",
     "openai": "models embeddings",
     "xllamacpp": "models",
     "wordllama": "embeddings",
@@ -79,15 +83,20 @@ MAY_USE = {
     "socket http urllib.request httpx requests aiohttp": "models",
     "pickle shelve dill": "",  # nothing is stored in a form that runs when it is read
     "marshal": "worlds.*",  # between a world and its own worker process, never to disk
-    "importlib.import_module __import__ runpy": "__init__ read.selection worlds experiment.* cli*",  # registries; else they blind the table
+    # registries; anywhere else they would blind the table above
+    "importlib.import_module __import__ runpy": "__init__ read.selection worlds building experiment.* cli*",
 }
 
-MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 12_000, 25, 120
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 16_000, 25, 120
 SHORTER = {"protocols": 120, "errors": 60}  # what must stay on one page
 BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "base", "core", "manager"])
 
 # (rule, place) → why. Broad handlers are allowed around a trial, a request or a command; nothing else is foreseen.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("handlers", "cli:main"): "around a command: the last line of defence, which shows one line instead of a traceback",
+    ("handlers", "trajectories:learn"): "around a trial: one bad line of a file of episodes must not lose the others",
+    ("handlers", "worlds.conformance:attempt"): "around a trial: the world under check may raise anything, and that is the finding",
+}
 
 
 @dataclass(frozen=True)
@@ -350,7 +359,7 @@ PLANTED = [
     ("sizes", {"store": LONG}, "store:f has 61 lines, at most 60"),
     ("sizes", {"store": "class A:\n def f(self, a, b, c, d, /, e, *f, g, h, **i): ..."}, "store:f has 9 parameters, at most 8"),
     ("sizes", {"worlds.sql.compare": ""}, "worlds.sql.compare lies deeper than 2 levels"),
-    ("sizes", {f"worlds.w{i}": "x = 1\n" * 481 for i in range(25)}, "mulligan has 12025 lines, at most 12000"),
+    ("sizes", {f"worlds.w{i}": "x = 1\n" * 401 for i in range(40)}, "mulligan has 16040 lines, at most 16000"),
     ("names", {"worlds.sql_utils": ""}, "worlds.sql_utils is called utils"),
     ("names", {"core.store": ""}, "core.store is called core"),
     ("handlers", {"pool": "def f():\n try: g()\n except Exception: pass"}, "pool:f swallows every exception"),

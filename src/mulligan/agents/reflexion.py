@@ -1,6 +1,4 @@
-"""Reflexion: the same task again from the start, with what the agent wrote about its last failures (Shinn et al. 2023; SPEC
-E).
-"""
+"""Reflexion: the same task again, with what the agent wrote about its last failures (Shinn et al. 2023; SPEC E)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

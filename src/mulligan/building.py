@@ -1,0 +1,284 @@
+"""Builds by name what a command works with: worlds, tasks, models, embedders, and the parts of an experiment.
+
+In: names from a command line or a settings file. Out: objects, checked as far as they can be before anything is spent. Known
+names stand in the tables below; `package.module:Name` reaches any other, also in the current folder. Names of models and
+embedders have colons of their own: there it is `python:package.module:Name`. Nothing is imported before it is named. Not
+promised: that someone else's class keeps the contract of its seam.
+"""
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from mulligan.embeddings import open_embedder
+from mulligan.errors import InvalidData, MissingExtra, MulliganError, UnknownName, UsageError
+from mulligan.experiment.arms import arm
+from mulligan.experiment.results import Results
+from mulligan.experiment.run import Parts, run
+from mulligan.experiment.settings import Experiment, TaskSettings, load_experiment
+from mulligan.experiment.stages import Progress
+from mulligan.memory import Memory, Settings
+from mulligan.models import open_model
+from mulligan.protocols import Embedder, Model, Selector, World
+from mulligan.read.selection import Utility, selector
+from mulligan.records import Candidate, Guidance, Json, Situation, Task, from_plain
+from mulligan.store import Store
+from mulligan.tasks.loading import LoadReport
+from mulligan.tasks.sample import DATA
+from mulligan.tasks.splits import check_splits, sample_tasks
+from mulligan.write.retention import strategy
+
+WORLDS: Mapping[str, str] = {"grid": "mulligan.worlds.grid:GridWorld", "sql": "mulligan.worlds.sql:SqlWorld"}
+LOADERS: Mapping[str, str] = {
+    "grid": "mulligan.worlds.grid:corridor_tasks",
+    "sample": "mulligan.tasks.sample:load_sample",
+    "spider": "mulligan.tasks.spider:load_spider",
+    "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+}
+SAMPLES: Mapping[str, str] = {"grid": "grid", "sql": "sample"}  # world → loader of tasks that come with the package
+EXTRAS: Mapping[str, str] = {"sqlglot": "sql", "xllamacpp": "local", "matplotlib": "report"}  # package → the extra that brings it
+
+RECORDING = DATA / "recording.jsonl"  # of the demo's model
+RUN_FILES = ("experiment.json", "report.json", "report.md", "report.html", "run.db", "checked.db", "unverified.db")
+
+
+def world(name: str) -> World:
+    """The world of that name, made without arguments. Raises UnknownName, MissingExtra."""
+    made: World = _named("world", name, WORLDS)()
+    return made
+
+
+def embedder(name: str) -> Embedder:
+    """The embedder of that name (`static`, `hash:DIM`, `openai:MODEL`, or `python:` and a path)."""
+    kind, _, path = name.partition(":")
+    made: Embedder = _named("embedder", path, {})() if kind == "python" else open_embedder(name)
+    return made
+
+
+@contextmanager
+def opened_model(spec: str, environ: Mapping[str, str]) -> Iterator[Model]:
+    """The model that `spec` names, which lets go of what it holds (a GGUF file in memory) at the end."""
+    kind, _, path = spec.partition(":")
+    model: Model = _named("model", path, {})() if kind == "python" else open_model(spec, environ)
+    with model if isinstance(model, AbstractContextManager) else nullcontext():
+        yield model
+
+
+def default_model(environ: Mapping[str, str]) -> str:
+    """The model that the environment names, or ""."""
+    return environ.get("MULLIGAN_MODEL") or environ.get("OPENAI_MODEL") or ""
+
+
+def choose_model(*specs: str, environ: Mapping[str, str]) -> str:
+    """The first of `specs` that names one, or the environment's. Raises UsageError that says how to name one."""
+    chosen = next(filter(None, specs), "") or default_model(environ)
+    if not chosen:
+        raise UsageError("no model: give --model gguf:PATH, replay:PATH or NAME@BASE_URL, or set OPENAI_BASE_URL and OPENAI_MODEL")
+    return chosen
+
+
+def load_tasks(settings: TaskSettings, base: Path, work: Path) -> tuple[list[Task], LoadReport | None]:
+    """The tasks that a [tasks] table names, drawn as it says, and what the loader left out.
+
+    Paths among the options are relative to `base`; what a loader builds goes below `work`. Raises UsageError for a missing file,
+    InvalidData for a wrong option or a group that crosses splits.
+    """
+    loader = _named("loader of tasks", settings.loader, LOADERS)
+    made = loader(**_options(settings, loader, base, work))
+    tasks, report = made if isinstance(made, tuple) else (made, None)
+    check_splits(tasks)
+    sizes = {"source": settings.source, "train": settings.train, "heldout": settings.heldout}
+    drawn = set()
+    for split, size in sizes.items():
+        mine = [task for task in tasks if task.split == split]
+        drawn |= {task.id for task in (mine if size is None else sample_tasks(mine, size, seed=settings.seed))}
+    return [task for task in tasks if task.id in drawn], report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An experiment with all that a file and a command line say of it. Raises UsageError for a name that nothing has."""
+
+    experiment: Experiment
+    base: Path  # what paths in the settings are relative to
+    model: str  # as `opened_model` takes it
+    folder: Path
+
+    def __post_init__(self) -> None:
+        for name in self.experiment.arms:
+            arm(name)
+        selector(self.experiment.memory.ablation_selector)
+        strategy(self.experiment.memory.retention)
+        self._built()
+
+    def tasks(self, work: Path) -> tuple[list[Task], LoadReport | None]:
+        return load_tasks(self.experiment.tasks, self.base, work)
+
+    def play(self, model: Model, tasks: Sequence[Task], folder: Path, progress: Progress) -> Results:
+        """Run in `folder`, or go on with what is there."""
+        at, vectors = self._built()
+        return run(self.experiment, Parts(tasks=tasks, world=at, model=model, embedder=vectors), folder, progress)
+
+    def _built(self) -> tuple[World, Embedder]:
+        return world(self.experiment.world), embedder(self.experiment.memory.embedder)
+
+
+def file_plan(path: Path, model: str, out: Path | None, environ: Mapping[str, str]) -> Plan:
+    """The plan of a settings file. `model` comes before the file's, that before the environment's."""
+    settings = load_experiment(path)
+    chosen = choose_model(model, settings.model, environ=environ)
+    return Plan(experiment=settings, base=path.parent, model=chosen, folder=out or run_folder(settings.name))
+
+
+def demo_plan(model: str, out: Path | None, environ: Mapping[str, str], *, live: bool = False) -> Plan:
+    """The demo's plan: live with the model that is named, else (unless `live`) with the recording that comes with the package."""
+    settings = load_experiment(DATA / "demo.toml")
+    named = model or (default_model(environ) if environ.get("OPENAI_BASE_URL") else "")
+    if live:
+        named = choose_model(model, environ=environ)
+    if not named and not RECORDING.is_file():
+        raise MulliganError("the demo's recording is not in this installation: run live with --model, or make one with `mulligan record`")
+    name = re.sub(r"[^\w.-]+", "-", named.partition("@http")[0].rpartition("/")[2])  # each model has a folder of its own
+    folder = out or run_folder(f"demo-{name}" if name else "demo")
+    return Plan(experiment=settings, base=DATA, model=named or f"replay:{RECORDING}", folder=folder)
+
+
+# Memory.
+
+
+def store_embedder(store: Store, name: str = "") -> Embedder:
+    """The embedder of that name, or the one whose vectors `store` holds, or the default. Raises EmbeddingMismatch for another."""
+    made = embedder(name or (store.embedder or ("static",))[0])
+    store.check_embedder(made.id, made.dim)
+    return made
+
+
+class Blind(Memory):
+    """A memory that knows no more of a task than was typed, since its world has nothing to look at."""
+
+    def facts(self, task: Task) -> Mapping[str, Json]:
+        return task.facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a recall gave, the records nearest to it whether or not they apply, and why nothing was shown, if so."""
+
+    guidance: Guidance
+    nearest: Sequence[Candidate]
+    why: str
+    tested: bool  # conditions were
+
+
+def ask(store: Store, text: str, *, at: World, database: Path | None, scope: str, chosen: str) -> Asked:
+    """Recall for `text` as an agent would at its first attempt. `chosen` names the selector."""
+    payload = {"database": str(database.absolute())} if database else {}
+    task = Task(id="recall", domain=at.name, benchmark="recall", group="", split="heldout", prompt=text, payload=payload, scope=scope)
+    kind, vectors = Memory if database else Blind, store_embedder(store)
+    memory = kind(store, at, embedder=vectors, selector=_selector(chosen, store), settings=Settings(conditions=bool(database)))
+    wide = kind(store, at, embedder=vectors, settings=Settings(conditions=False, min_score=-1.0))
+    guidance = memory.recall(task)
+    nearest, _ = wide.retrieve(Situation(task=task, facts=memory.facts(task)))
+    why = "" if guidance else _why(guidance, nearest, task, memory.settings.min_score)
+    return Asked(guidance=guidance, nearest=nearest, why=why, tested=bool(database))
+
+
+def _why(guidance: Guidance, nearest: Sequence[Candidate], task: Task, least: float) -> str:
+    """Why nothing is shown."""
+    receipt = guidance.receipt
+    if not task.prompt.strip():
+        return "the text is blank"
+    if not nearest:
+        return f"the store holds no active record of scope {task.scope} and domain {task.domain}"
+    if not receipt.candidates:
+        best = nearest[0].score
+        return f"the nearest scores {best:.2f}, at least {least:.2f} is wanted" if best < least else "no condition of the nearest holds"
+    if receipt.selection.chosen is None:
+        return f"the selector {receipt.selection.policy!r} shows none of {len(receipt.candidates)} candidates"
+    return "what was chosen may not be shown: it does not fit the budget, or is unchecked and reads like an instruction"
+
+
+def _selector(name: str, store: Store) -> Selector:
+    if name == "utility":
+        return Utility.fit([(receipt, outcome) for receipt, outcome in store.receipts() if outcome is not None])
+    return selector(name)
+
+
+# Folders and names.
+
+
+def sample_of(world_name: str, file: Path | None, work: Path, limit: int) -> list[Task]:
+    """At most `limit` tasks to check a world on: of an experiment's file, or those that come with the package."""
+    if file is None and world_name not in SAMPLES:
+        raise UsageError(f"no tasks of the world {world_name} come with the package: name an experiment with --tasks")
+    settings = load_experiment(file).tasks if file else TaskSettings(loader=SAMPLES[world_name])
+    return load_tasks(settings, file.parent if file else work, work)[0][:limit]
+
+
+def run_folder(name: str) -> Path:
+    """Where a run of that name lies unless told otherwise. Raises InvalidData for a name that is no plain one."""
+    if not re.fullmatch(r"\w[\w .-]{0,99}", name):
+        raise InvalidData(f"the name of an experiment is letters, digits, spaces, dots and dashes, not {name!r}")
+    return Path("runs") / name
+
+
+def clear_run(folder: Path) -> None:
+    """Delete the files of a run in `folder`, and nothing else there."""
+    for name in RUN_FILES:
+        for beside in ("", "-wal", "-shm"):
+            (folder / f"{name}{beside}").unlink(missing_ok=True)
+
+
+def _named(kind: str, name: str, known: Mapping[str, str]) -> Any:
+    """What a name stands for: an attribute of a module."""
+    path = known.get(name, name if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", name) else "")
+    if not path:
+        choices = f"choose {' or '.join(known)}, or give" if known else "give"
+        raise UnknownName(f"no {kind} {name!r}: {choices} a path package.module:Name")
+    if name not in known and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # at the end, so that it hides nothing that is installed
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in EXTRAS:
+            raise MissingExtra(f"the {kind} {name} needs {package}: pip install 'mulligan[{EXTRAS[package]}]'") from None
+        raise UnknownName(f"no {kind} at {path!r}: {error}") from None
+    except (ImportError, AttributeError) as error:
+        raise UnknownName(f"no {kind} at {path!r}: {error}") from None
+
+
+def _options(settings: TaskSettings, loader: Any, base: Path, work: Path) -> dict[str, Any]:
+    """The arguments of a loader, each checked against what it takes."""
+    takes, hints = inspect.signature(loader).parameters, get_type_hints(loader)
+    for name in settings.options:
+        if name not in takes:
+            raise InvalidData(f"tasks.options: the loader {settings.loader} takes {', '.join(takes) or 'nothing'}, not {name!r}")
+    given = {name: _option(name, value, hints.get(name, Any), base) for name, value in settings.options.items()}
+    if settings.loader == "sample":
+        given.setdefault("folder", work)
+    missing = [name for name, parameter in takes.items() if parameter.default is parameter.empty and name not in given]
+    if missing:
+        raise InvalidData(f"tasks.options: the loader {settings.loader} wants {' and '.join(missing)}")
+    return given
+
+
+def _option(name: str, value: Json, wanted: Any, base: Path) -> Any:
+    """One option as its annotation wants it; what may be a path is one, and must be there."""
+    if wanted is not Path and Path not in get_args(wanted):
+        return value if wanted is Any else from_plain(wanted, value, what=f"tasks.options.{name}")
+    path = base / from_plain(str, value, what=f"tasks.options.{name}")
+    if not path.exists():
+        expanded = " (~ and $NAMES are taken as they stand)" if re.search(r"^~|\$", str(value)) else ""
+        raise UsageError(
+            f"tasks.options.{name}: there is nothing at {os.path.normpath(path)}{expanded}; docs/data.md says where data is from"
+        )
+    return path

@@ -1,0 +1,60 @@
+"""What tests of the command line name by path: `cli_parts:tasks`, `python:cli_parts:model` and others, all on the toy world."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from mulligan.models import ScriptedModel
+from mulligan.protocols import Model
+from mulligan.records import Proposal, Task, Verdict
+from toy import ToyState, ToyWorld, toy_tasks
+from toy_run import LoggedModel, reply
+
+EXPERIMENT = """
+name = "toy"
+world = "toy:ToyWorld"
+arms = ["none", "checked_top1", "checked_utility"]
+parallel = 2
+workers = 0
+[tasks]
+loader = "cli_parts:tasks"
+[memory]
+embedder = "hash:64"
+"""
+
+
+def tasks() -> list[Task]:
+    return [*toy_tasks(6), *toy_tasks(6, "heldout")]
+
+
+def questions(file: str | Path, split_by: bool = False) -> list[Task]:
+    """A loader with options, to name wrongly."""
+    return tasks()
+
+
+def model() -> Model:
+    return ScriptedModel(reply)
+
+
+def logged_model() -> Model:
+    """Slow enough to be stopped; writes down what it was paid for."""
+    return LoggedModel(Path(os.environ["TOY_LOG"]), float(os.environ["TOY_DELAY"]))
+
+
+class ForgetfulWorld(ToyWorld):
+    """Breaks the contract: the same action does not give the same verdict."""
+
+    calls = 0
+
+    def act(self, state: ToyState, action: str) -> Verdict:
+        ForgetfulWorld.calls += 1
+        return replace(super().act(state, action), utility=Fraction(1, 1 + self.calls))
+
+
+class FaultyWorld(ToyWorld):
+    """Has a fault of its own."""
+
+    def edits(self, state: ToyState, action: str, verdict: Verdict) -> Iterable[Proposal]:
+        raise ZeroDivisionError("a fault in a world")
