@@ -363,3 +363,12 @@ def test_strange_schemas_are_read(tmp_path: Path) -> None:
     assert judge(ask(odd, "SELECT twice FROM v"), 'SELECT 2 * "select" FROM "order by"').solved
     assert kinds(judge(ask(odd, "SELECT twice FROM v"), "SELECT naive FROM empty"))[0] == "unknown_column"
     assert judge(ask(odd, 'SELECT b FROM "order by"'), 'SELECT b FROM "order by"').solved
+
+
+def test_rows_are_shown_in_one_order_unless_the_query_asks_for_another(tmp_path: Path) -> None:
+    """Feedback is part of the requests that recordings are keyed by, so it may not hang on a query plan."""
+    built = make(tmp_path, "CREATE TABLE t (n, s); INSERT INTO t VALUES (2, 'b'), (NULL, 'c'), (10, 'a'), ('x', 'd');")
+    held_out = replace(ask(built, "SELECT n FROM t"), split="heldout")
+    shown = judge(held_out, "SELECT n FROM t").feedback
+    assert "[null] [2] [10] …" in shown
+    assert judge(held_out, "SELECT n FROM t ORDER BY s").feedback.endswith("[10] [2] [null] …")

@@ -8,7 +8,7 @@ A gold query that fails or takes too long makes the verdict incomplete: the task
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from importlib.metadata import version
@@ -22,9 +22,9 @@ from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
 from mulligan.worlds import sql_copies, sql_evidence
 from mulligan.worlds.sql_compare import Comparison, compare, tie_groups
-from mulligan.worlds.sql_engine import Failure, Limits, Result, Row, content_hash, hold, run, sqlite_version
+from mulligan.worlds.sql_engine import Cell, Failure, Limits, Result, Row, content_hash, hold, run, sqlite_version
 from mulligan.worlds.sql_evidence import BLOCKING, execution_signals, feedback, is_blank, judged_signals
-from mulligan.worlds.sql_query import clean, parse, tokens
+from mulligan.worlds.sql_query import Query, clean, parse, tokens
 from mulligan.worlds.sql_schema import catalogue
 from mulligan.worlds.sql_values import values
 
@@ -115,8 +115,8 @@ class SqlWorld:
     def act(self, state: SqlState, action: str) -> Verdict:
         began = time.perf_counter()
         sql = clean(action)
-        outcome = self._execute(state.held, sql)
         query = parse(sql, catalogue(state.held))
+        outcome = _settled(self._execute(state.held, sql), query)
         seen = execution_signals(sql, query, outcome, state.held)
         judged = self._judge(state, outcome, seen)
         signals, solved = seen + judged.signals, judged.completed and judged.utility == 1
@@ -208,7 +208,7 @@ def _database(task: Task) -> str:
 @lru_cache(maxsize=128)
 def _gold(held: Path, gold: str, limits: Limits) -> tuple[Result, tuple[int, ...] | None]:
     """The wanted result and its groups of ties. Raises _Broken, which is not remembered."""
-    result = run(held, gold, limits)
+    result = _settled(run(held, gold, limits), parse(clean(gold), catalogue(held)))
     if isinstance(result, Failure):
         raise _Broken(result.message)
 
@@ -217,6 +217,19 @@ def _gold(held: Path, gold: str, limits: Limits) -> tuple[Result, tuple[int, ...
         return longer.rows if isinstance(longer, Result) else None
 
     return result, tie_groups(gold, result.rows, rows)
+
+
+def _settled(outcome: Result | Failure, query: Query | None) -> Result | Failure:
+    """Rows in a fixed order where the query asks for none: the database's own order is another one in each of its versions."""
+    if isinstance(outcome, Failure) or query is None or query.tree.args.get("order") is not None:
+        return outcome
+    return replace(outcome, rows=tuple(sorted(outcome.rows, key=lambda row: [_rank(cell) for cell in row])))
+
+
+def _rank(cell: Cell) -> tuple[int, Cell]:
+    """Sort key of a cell: NULL, numbers, text, bytes."""
+    kind = 0 if cell is None else 1 if isinstance(cell, int | float) else 2 if isinstance(cell, str) else 3
+    return kind, 0 if cell is None else cell
 
 
 def _compared(wanted: Result, groups: tuple[int, ...] | None, got: Result, options: Mapping[str, bool]) -> Comparison:
