@@ -149,6 +149,15 @@ def test_capacity_holds_and_evicted_records_are_kept_aside(store: Store) -> None
     assert {s.reason for s in store.records(domain="toy", status="retired")} == {"evicted"}
 
 
+def test_a_correction_that_did_not_solve_its_task_is_kept_but_not_shown_as_right(store: Store) -> None:
+    remembering = memory(store)
+    remembering.learn(failed(TASKS[0], "one red blue"))
+    (stored,) = store.records(domain="toy")
+    assert stored.record.gain.value > 0 and not stored.record.gain.solved
+    assert not remembering.recall(TASKS[1])
+    assert memory(store, settings=Settings(partial=True)).recall(TASKS[1])
+
+
 def test_a_transcript_that_quotes_our_block_teaches_nothing(store: Store) -> None:
     remembering = memory(store)
     remembering.learn(failed(TASKS[0], "one two red"))

@@ -57,6 +57,32 @@ def test_after_a_failure_the_same_mistake_counts_as_much_as_the_same_question() 
     assert [c.similarity for c in kept] == [0.75]  # the other one, at 0.3, scores too little
 
 
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), max_size=12, unique=True), st.randoms())
+def test_comparing_few_actions_gives_the_order_of_comparing_all(drawn: list[tuple[float, float, float]], random: object) -> None:
+    likenesses = {f"SELECT {n}": alike for n, (_, alike, _) in enumerate(drawn)}
+    hits = [
+        replace(found(similarity, original=f"SELECT {n}"), statistics=Statistics(ema=ema)) for n, (similarity, _, ema) in enumerate(drawn)
+    ]
+    compared: list[str] = []
+
+    def alike(failed: str, original: str) -> float:
+        compared.append(original)
+        return likenesses[original]
+
+    def kept(limit: int) -> list[Candidate]:
+        random.shuffle(hits)  # type: ignore[attr-defined]
+        after = situation(history=(attempt("a"),))
+        return retrieval.candidates(after, hits, traits=(), applies=everything, alike=alike, limit=limit, min_score=-1.0)
+
+    best = kept(3)
+    assert len(compared) == len(set(compared))
+    every = kept(len(hits))
+    scores = {f"SELECT {n}": 0.7 * (s + a) / 2 + 0.1 * e for n, (s, a, e) in enumerate(drawn)}
+    assert [c.record.original for c in every[:3]] == [c.record.original for c in best]
+    assert [c.score for c in every] == pytest.approx(sorted(scores.values(), reverse=True))
+    assert all(c.score == pytest.approx(scores[c.record.original]) for c in every)
+
+
 def test_conditions_are_asked_only_until_enough_have_passed() -> None:
     asked: list[str] = []
 

@@ -258,6 +258,18 @@ def test_records_by_place_and_ids_by_prefix(store: Store) -> None:
     assert store.find("rec_%") == store.find("\0") == [] and len(store.find("")) == 4
 
 
+def test_several_records_at_once_and_whether_there_are_more_than_so_many(store: Store) -> None:
+    keys = [add(store, record(f"s{n}")) for n in range(4)]
+    backwards = [*keys[::-1], keys[0]]
+    assert [s.record.id for s in store.several(backwards)] == backwards
+    with pytest.raises(StoreError, match="no record rec_gone"):
+        store.several([keys[0], "rec_gone"])
+    for gone in (0, 1):
+        assert [store.holds_more(n, scope="default", domain="sql") for n in (0, 3 - gone, 4 - gone, 9)] == [True, True, False, False]
+        store.set_status(keys[0], "retired", "evicted")
+    assert not store.holds_more(0, scope="default", domain="other") and not store.holds_more(0, scope="acme", domain="sql")
+
+
 def test_receipts_count_once_and_settle_once(store: Store) -> None:
     one, two = add(store, record("one")), add(store, record("two"))
     given = receipt(one, candidates=(one, two, "rec_gone"))

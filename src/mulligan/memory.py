@@ -9,6 +9,7 @@ This is the only module that knows the order of the stages. `recall` writes noth
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from mulligan.edits import distance, likeness
 from mulligan.embeddings import SAMPLE, Calibration, StaticEmbedder, calibrate
@@ -51,6 +52,7 @@ class Settings:
     verify: bool = True  # False stores the first proposal as unchecked advice
     capacity: int = retention.CAPACITY
     retention: str = "utility"
+    partial: bool = False  # True also recalls corrections that did better without solving their task
     conditions: bool = True  # False leaves conditions out of the filter and of the text
     candidates: int = retrieval.LIMIT
     min_score: float = retrieval.MIN_SCORE
@@ -95,6 +97,7 @@ class Memory:
         self.selector = selector or Top1()
         self.settings = settings or Settings()
         self._pool = pool or Pool()
+        self._tokens = lru_cache(maxsize=10_000)(world.tokens)  # after a failure every search hit's action is compared with the failed one
         self._panel = {task.id: task for task in panel}
         self._facts: dict[str, tuple[Task, Mapping[str, Json]]] = {}
         self._calibrations: dict[tuple[str, str], Calibration] = {}
@@ -165,6 +168,8 @@ class Memory:
             return truth
 
         def applies(record: Record) -> bool:
+            if not self.recallable(record):
+                return False
             return not self.settings.conditions or retrieval.condition_holds(record.condition, situation, judge)
 
         kept = retrieval.candidates(
@@ -172,11 +177,15 @@ class Memory:
             self._search(situation.task),
             traits=distillation.traits(situation.facts),
             applies=applies,
-            alike=lambda one, other: likeness(one, other, self.world.tokens),
+            alike=lambda one, other: likeness(one, other, self._tokens),
             limit=self.settings.candidates,
             min_score=self.settings.min_score,
         )
         return kept, sum(spent, Usage())
+
+    def recallable(self, record: Record) -> bool:
+        """Whether a record may be shown at all: a checked correction that did not solve its task is no example."""
+        return record.gain.solved or not record.gain.verified or self.settings.partial
 
     def facts(self, task: Task) -> Mapping[str, Json]:
         """What conditions may test about `task`; computed by the world once a task."""
@@ -200,9 +209,9 @@ class Memory:
         if not hits:
             return []
         scaled = self._calibration(task).scale([hit.similarity for hit in hits])
-        stored = [self.store.record(hit.record_id) for hit in hits]
+        stored = self.store.several([hit.record_id for hit in hits])
         return [
-            retrieval.Found(record=s.record, statistics=s.statistics, similarity=float(similarity))
+            retrieval.Found(record=s.record, statistics=s.statistics, similarity=round(float(similarity), 4))
             for s, similarity in zip(stored, scaled, strict=True)
         ]
 
@@ -272,8 +281,8 @@ class Memory:
         return None
 
     def _evict(self, scope: str, domain: str) -> None:
-        standing = self.store.records(scope=scope, domain=domain)
-        if len(standing) > self.settings.capacity:
+        if self.store.holds_more(self.settings.capacity, scope=scope, domain=domain):
+            standing = self.store.records(scope=scope, domain=domain)
             records = [retention.Standing(record=s.record, statistics=s.statistics, sequence=s.sequence) for s in standing]
             vectors = self.store.vectors([s.record.id for s in standing])
             self.store.set_status(retention.strategy(self.settings.retention)(records, vectors), "retired", "evicted")

@@ -249,8 +249,7 @@ class Store(Database):
         text = body(record)
         if why := unfit(record, text):
             raise InvalidData(f"record refused: {why}")
-        key, dim = record.id, len(vector)
-        values = vector_of(vector, dim)
+        key, dim, values = record.id, len(vector), vector_of(vector, len(vector))
         with self.transaction():
             self.check_embedder(embedder, dim)
             if self.load("records", id=key, status="active", reason="", created_at=now(), body=text):
@@ -260,21 +259,21 @@ class Store(Database):
 
     def record(self, key: str) -> StoredRecord:
         """The record of that id with its statistics. Raises StoreError if there is none."""
+        return self.several([key])[0]
+
+    def several(self, keys: Sequence[str]) -> list[StoredRecord]:
+        """The records of those ids, in that order. Raises StoreError if one is missing."""
         with self._held():
             if self._stored_at != (version := self._version()) or len(self._stored) >= KEPT:
                 self._stored, self._stored_at = {}, version
-            found = self._stored.get(key)
-            if found is None:
-                rows = self._rows(_RECORD, (key,))
-                if not rows:
-                    raise StoreError(f"{self.path} holds no record {key}")
-                [(text, status, reason, created, sequence, *numbers)] = rows
-                statistics, record = Statistics(**dict(zip(_COUNTS, numbers, strict=True))), self._noun(Record, text)
-                found = StoredRecord(
-                    record=record, status=status, reason=reason, statistics=statistics, created_at=created, sequence=sequence
-                )
-                self._stored[key] = found
-            return found
+            self._stored |= {key: self._read(key) for key in keys if key not in self._stored}
+            return [self._stored[key] for key in keys]
+
+    def _read(self, key: str) -> StoredRecord:
+        for text, status, reason, created, sequence, *numbers in self._rows(_RECORD, (key,)):
+            statistics, record = Statistics(**dict(zip(_COUNTS, numbers, strict=True))), self._noun(Record, text)
+            return StoredRecord(record=record, status=status, reason=reason, statistics=statistics, created_at=created, sequence=sequence)
+        raise StoreError(f"{self.path} holds no record {key}")
 
     def records(
         self, *, scope: str | None = "default", domain: str | None = None, status: Status | None = "active", limit: int | None = None
@@ -284,15 +283,20 @@ class Store(Database):
         where = " AND ".join(f"{name} = :{name}" for name, value in wanted.items() if value is not None) or "1"
         keys = [key for (key,) in self._rows(f"SELECT id FROM records WHERE {where} ORDER BY seq", wanted)]
         step = max(1.0, len(keys) / limit) if limit else 1.0
-        return [self.record(keys[int(i * step)]) for i in range(int(len(keys) / step))]
+        return self.several([keys[int(i * step)] for i in range(int(len(keys) / step))])
+
+    def holds_more(self, than: int, *, scope: str, domain: str) -> bool:
+        """Whether more than so many active records are of exactly that scope and domain. Counts no further than it must."""
+        few = self._rows("SELECT max(seq) <= ? FROM records", (than,))[0][0]
+        sql = "SELECT 1 FROM records WHERE scope = ? AND status = 'active' AND domain = ? LIMIT 1 OFFSET ?"
+        return not few and bool(self._rows(sql, (scope, domain, than)))
 
     def vectors(self, keys: Sequence[str]) -> NDArray[np.float32]:
         """The vectors of those records, shape (n, dim), in that order. Raises StoreError if one is missing."""
         found = [row for key in keys for row in self._rows("SELECT vector FROM vectors WHERE record = ?", (key,))]
         if len(found) != len(keys):
             raise StoreError(f"{self.path} lacks {len(keys) - len(found)} of {len(keys)} vectors")
-        dim = (self.embedder or ("", 0))[1]
-        return np.frombuffer(b"".join(vector for (vector,) in found), "<f4").reshape(len(keys), dim)
+        return np.frombuffer(b"".join(vector for (vector,) in found), "<f4").reshape(len(keys), (self.embedder or ("", 0))[1])
 
     def find(self, prefix: str) -> list[str]:
         """Ids of records that begin with `prefix`, with or without `rec_`."""
@@ -303,8 +307,7 @@ class Store(Database):
     def set_status(self, key: str, status: Status, reason: str) -> None:
         """Move a record along LIFECYCLE, with the reason in its history. Raises InvalidData for a move that is not in it."""
         with self.transaction():
-            stored = self.record(key)
-            if stored.status == status:
+            if (stored := self.record(key)).status == status:
                 return
             _check_move(stored.status, status, f"record {key}")
             self._execute("UPDATE records SET status = ?, reason = ? WHERE id = ?", (status, reason, key))
@@ -314,6 +317,7 @@ class Store(Database):
             if status == "active":
                 self._index(stored.sequence, stored.record)
             self._rearranged()
+            self._stored.pop(key, None)
 
     def remove_record(self, key: str) -> bool:
         """Delete a record with all that hangs on it. The decision that made it stays, as evidence. False if there is none."""
@@ -321,6 +325,7 @@ class Store(Database):
             self._execute("DELETE FROM words WHERE rowid IN (SELECT seq FROM records WHERE id = ?)", (key,))
             removed = self._execute("DELETE FROM records WHERE id = ?", (key,)).rowcount > 0
             self._rearranged()
+            self._stored.pop(key, None)
         return removed
 
     def remove_scope(self, scope: str) -> dict[str, int]:
@@ -337,6 +342,7 @@ class Store(Database):
             if removed:
                 self._execute("INSERT INTO words (words) VALUES ('optimize')")  # rewrites the index without the deleted words
             self._rearranged()
+            self._stored.clear()
         self._flush()
         return removed
 
@@ -369,7 +375,6 @@ class Store(Database):
         """Tell all processes that records did more than grow at the end."""
         self._execute("INSERT INTO meta VALUES ('revision', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
         self._changes += 1
-        self._stored.clear()
 
     # What helps here: search.
 
@@ -388,10 +393,8 @@ class Store(Database):
 
         Exact cosine and words of any language, fused by reciprocal rank. Blank text finds nothing. `text` has no syntax.
         """
-        if not text.strip():
-            return []
         with self._held():
-            if (embedder := self.embedder) is None:
+            if not text.strip() or (embedder := self.embedder) is None:
                 return []
             shut = [("group", name) for name in exclude_groups] + [("task", name) for name in exclude_tasks]
             shelf = self._shelf(scope, domain, embedder[1])
@@ -403,8 +406,7 @@ class Store(Database):
 
     def _shelf(self, scope: str, domain: str | None, dim: int) -> Shelf:
         """The shelf of a place, brought up to date: nothing to do, new records to append, or all to read again."""
-        version = self._version()
-        state = (*version, self._changes)
+        state = (*(version := self._version()), self._changes)
         shelf, shelf_state, shelf_base = self._shelves.get((scope, domain), (None, (), ()))
         if shelf is None or shelf_state != state:
             base = (*version[:2], *self._rows("SELECT value FROM meta WHERE key = 'revision'"))

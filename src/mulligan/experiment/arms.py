@@ -61,7 +61,8 @@ class RandomMemory(Memory):
     """Hands out records at random instead of matching ones; the same ones for the same task."""
 
     def retrieve(self, situation: Situation) -> tuple[list[Candidate], Usage]:
-        stored = self.store.records(scope=situation.task.scope, domain=situation.task.domain)
+        known = self.store.records(scope=situation.task.scope, domain=situation.task.domain)
+        stored = [s for s in known if self.recallable(s.record)]
         drawn = random.Random(situation.task.id).sample(stored, min(self.settings.candidates, len(stored)))
         return [Candidate(record=s.record, statistics=s.statistics, similarity=0.0, overlap=0.0, score=0.0) for s in drawn], Usage()
 

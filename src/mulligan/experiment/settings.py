@@ -57,6 +57,7 @@ class MemorySettings:
     threshold: Fraction = Fraction(1, 20)
     capacity: int = 200
     retention: str = "utility"
+    partial: bool = False
     min_score: float = 0.35
     budget: int = 300
     contrast: bool = False

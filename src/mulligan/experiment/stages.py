@@ -78,6 +78,7 @@ class Bench:
             verify=verify,
             capacity=m.capacity,
             retention=m.retention,
+            partial=m.partial,
             conditions=conditions,
             min_score=m.min_score,
             budget=m.budget,

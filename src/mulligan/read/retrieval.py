@@ -1,14 +1,15 @@
 """Retrieve: from a situation to at most three records that apply, best first, or to none.
 
 Hard filters come first: scope, domain, another task and group than the record's own, condition. Then score = 0.7 similarity +
-0.2 overlap + 0.1 ema (SPEC A3.5). Similarity is the calibrated cosine of the situations; after a failure the mean of that and of how
-alike the failed action and the record's failed action are. Overlap is the share of traits (and, after a failure, of kinds of
-evidence) that the record's source has in common with the situation. What scores below `min_score` is not returned: an empty
-recall is an answer.
+0.2 overlap + 0.1 ema (SPEC A3.5). Similarity is the calibrated cosine of the situations; after a failure the mean of that and
+of how alike the failed action and the record's failed action are. Overlap is the share of traits (and, after a failure, of
+kinds of evidence) that the record's source has in common with the situation. What scores below `min_score` is not returned: an
+empty recall is an answer.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 from mulligan.conditions import holds
 from mulligan.prompts import prompt
@@ -40,14 +41,11 @@ def candidates(
 ) -> list[Candidate]:
     """The best `limit` of `found` that score at least `min_score` and whose condition `applies`, best first.
 
-    `alike` compares two actions, in [0, 1]. Conditions are asked in the order of the scores and only until `limit` records have passed, since a judged one costs a model
-    call.
+    `alike` compares two actions, in [0, 1]. Conditions are asked in the order of the scores and only until `limit` records have
+    passed, since a judged one costs a model call.
     """
-    here = frozenset(traits)
-    scored = [_scored(situation, f, here, alike) for f in found]
-    scored.sort(key=lambda c: (-c.score, c.record.id))
     kept: list[Candidate] = []
-    for candidate in scored:
+    for candidate in _best_first(situation, found, frozenset(traits), alike):
         if len(kept) == limit or candidate.score < min_score:
             break
         if applies(candidate.record):
@@ -55,10 +53,26 @@ def candidates(
     return kept
 
 
-def _scored(situation: Situation, found: Found, traits: frozenset[str], alike: Callable[[str, str], float]) -> Candidate:
-    overlap, similarity = _overlap(situation, found.record, traits), found.similarity
-    if situation.failed is not None:
-        similarity = (similarity + alike(situation.failed.action, found.record.original)) / 2
+def _best_first(
+    situation: Situation, found: Iterable[Found], traits: frozenset[str], alike: Callable[[str, str], float]
+) -> Iterator[Candidate]:
+    """All of `found`, best first, ties by id. Comparing actions is slow, so it is done only for what could still come next."""
+    hopes, failed = sorted((_at_best(situation, f, traits) for f in found), key=lambda c: -c.score), situation.failed
+    ready: list[tuple[float, str, Candidate]] = []
+    for hope in hopes:
+        while ready and ready[0][0] < -hope.score:
+            yield heappop(ready)[2]
+        lack = (1.0 - alike(failed.action, hope.record.original)) / 2 if failed else 0.0
+        candidate = replace(hope, similarity=hope.similarity - lack, score=hope.score - 0.7 * lack) if lack else hope
+        heappush(ready, (-candidate.score, candidate.record.id, candidate))
+    while ready:
+        yield heappop(ready)[2]
+
+
+def _at_best(situation: Situation, found: Found, traits: frozenset[str]) -> Candidate:
+    """The candidate if, after a failure, the failed action is the record's own."""
+    overlap = _overlap(situation, found.record, traits)
+    similarity = found.similarity if situation.failed is None else (found.similarity + 1.0) / 2
     return Candidate(
         record=found.record,
         statistics=found.statistics,
