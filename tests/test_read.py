@@ -165,6 +165,13 @@ def test_utility_listens_to_the_record_itself() -> None:
     assert USED.select(situation(), [proven]).chosen == 0
 
 
+def test_utility_vetoes_and_does_not_rank() -> None:
+    burnt = candidate(0.95, situation="q1", statistics=Statistics(selected=3, hurt=3))
+    good = candidate(0.9, situation="q2")
+    lucky = candidate(0.8, situation="q3", statistics=Statistics(selected=1, helped=1))
+    assert USED.select(situation(), [burnt, good, lucky]).chosen == 1
+
+
 def test_utility_shows_nothing_before_anything_was_measured() -> None:
     assert Utility().select(situation(), [candidate(1.0)]).chosen is None
 

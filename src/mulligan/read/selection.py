@@ -52,7 +52,9 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """Shows the candidate with the highest expected uplift, if that is above `margin`.
+    """Shows the best-ranked candidate whose expected uplift is above `margin`: statistics veto, they do not rank.
+
+    (Ranking by the expectation was tried: two or three uses are too few, and it preferred worse matches; LOG.md.)
 
     The expectation joins what happened to the record itself with what happened at similar distance: value = (prior_weight *
     prior(similarity) + helped - hurt) / (prior_weight + uses), where prior is the kernel-weighted mean outcome of all settled
@@ -79,7 +81,8 @@ class Utility:
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         values = tuple(self.value(c) for c in candidates)
-        return Selection(chosen=_best(values, self.margin, strict=True), values=values, skip=self.margin, policy=self.name)
+        scores = [c.score if value > self.margin else -1.0 for c, value in zip(candidates, values, strict=True)]
+        return Selection(chosen=_best(scores, 0.0), values=values, skip=self.margin, policy=self.name)
 
     def value(self, candidate: Candidate) -> float:
         """Expected uplift of showing `candidate`, in [-1, 1]."""
@@ -95,13 +98,10 @@ class Utility:
         return total / weight
 
 
-def _best(values: Sequence[float], least: float, strict: bool = False) -> int | None:
-    """The place of the largest value that is at least (or strictly above) `least`; the first of equals."""
-    if not values:
-        return None
-    place = max(range(len(values)), key=lambda i: (values[i], -i))
-    enough = values[place] > least if strict else values[place] >= least
-    return place if enough else None
+def _best(values: Sequence[float], least: float) -> int | None:
+    """The place of the largest value, the first of equals, if it is at least `least`."""
+    place = max(range(len(values)), key=lambda i: (values[i], -i), default=None)
+    return place if place is not None and values[place] >= least else None
 
 
 SELECTORS: Mapping[str, str] = {
