@@ -50,7 +50,7 @@ def experiment(**changes: object) -> Experiment:
 
 def reply(messages: Sequence[Message]) -> str:
     """Copies a lesson when one is shown; otherwise one of a few answers, by the text of the request."""
-    if "JSON" in messages[0].content:
+    if "JSON" in messages[1].content:
         return '[{"action": "one two three", "why": "they are wanted", "condition": "none"}]'
     if "Right: " in messages[1].content:
         return messages[1].content.split("Right: ")[1].splitlines()[0]

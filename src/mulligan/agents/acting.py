@@ -77,13 +77,16 @@ class Play:
             self.world.observe(self.state) if not self.history else "",
         ]
         turns = [
-            Message(role="system", content=prompt("act").fill(manual=self.world.manual)),
+            self._manual(),
             Message(role="user", content="\n\n".join(part for part in opening if part)),
         ]
         for attempt in self.history:
             turns.append(Message(role="assistant", content=attempt.thought or attempt.action))
             turns.append(Message(role="user", content=f"{attempt.verdict.feedback}\n\nAct again."))
         return turns
+
+    def _manual(self) -> Message:
+        return Message(role="system", content=prompt("act").fill(manual=self.world.manual))
 
     def ask(self, messages: Sequence[Message], **changes: float | int) -> tuple[str, Usage]:
         """One reply of the model, and what it cost."""
@@ -118,10 +121,9 @@ class Play:
     def reflect(self) -> None:
         """Ask the model what to do differently after the last attempt, and keep its answer (Reflexion's `self` mode)."""
         last = self.attempts[-1]
-        text = "\n\n".join(
-            (self.task.context, f"Task: {self.task.prompt}", f"Attempt:\n{last.action}", f"Answer:\n{last.verdict.feedback}")
-        )
-        reply, usage = self.ask([Message(role="system", content=prompt("reflect").text), Message(role="user", content=text)], max_tokens=80)
+        parts = [self.task.context, f"Task: {self.task.prompt}", f"Attempt:\n{last.action}", f"Answer:\n{last.verdict.feedback}"]
+        text = "\n\n".join(part for part in (*parts, prompt("reflect").text) if part)
+        reply, usage = self.ask([self._manual(), Message(role="user", content=text)], max_tokens=80)
         self.reflections.append(reply.strip())
         self._owed += usage
 

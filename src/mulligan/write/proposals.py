@@ -54,20 +54,17 @@ def from_retry(failure: Failure, tokens: Tokens) -> list[Proposal]:
 def from_model(task: Task, failure: Failure, model: Model, *, manual: str, limit: int, seed: int) -> tuple[list[Proposal], Completion]:
     """Ask `model` once for `limit` alternatives. An unparseable reply is no alternative; its cost is in the completion."""
     attempt = failure.attempt
-    request = "\n\n".join(
-        part
-        for part in (
-            task.context,
-            f"Task: {task.prompt}",
-            f"Failed action:\n{attempt.action}",
-            f"Evidence:\n{attempt.verdict.feedback}",
-        )
-        if part
-    )
+    parts = [
+        task.context,
+        f"Task: {task.prompt}",
+        f"Failed action:\n{attempt.action}",
+        f"Evidence:\n{attempt.verdict.feedback}",
+        prompt("propose").fill(limit=str(limit)),
+    ]
     completion = model.complete(
-        [
-            Message(role="system", content=prompt("propose").fill(limit=str(limit), manual=manual)),
-            Message(role="user", content=request),
+        [  # manual and surroundings come first, as in the agents' requests: a server can reuse that prefix
+            Message(role="system", content=prompt("act").fill(manual=manual)),
+            Message(role="user", content="\n\n".join(part for part in parts if part)),
         ],
         max_tokens=MAX_TOKENS,
         temperature=0.0,
