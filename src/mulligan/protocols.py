@@ -1,7 +1,7 @@
 """The seams, on one page. What a reader can swap is here; what is not here is concrete."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from mulligan.records import (
     Candidate,
@@ -33,7 +33,7 @@ class State(Protocol):
         """Hash of all that a later verdict could depend on."""
 
     def __enter__(self) -> Self: ...
-    def __exit__(self, *exc: object) -> None: ...
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> bool | None: ...
 
 
 class Snapshot(Protocol):
@@ -44,7 +44,10 @@ class Snapshot(Protocol):
 
 
 class World(Protocol):
-    """An executable world. Picklable; all resources belong to states. `conformance.check_world` tests the contract."""
+    """An executable world. Picklable; all resources belong to states. `conformance.check_world` tests the contract.
+
+    Parameters are Any so that a world may name its own kind of state and snapshot; they are a State and a Snapshot.
+    """
 
     @property
     def name(self) -> str: ...
@@ -60,13 +63,13 @@ class World(Protocol):
         """What conditions may test: numbers, strings, booleans, or lists of strings; computed from what the agent sees."""
 
     def start(self, task: Task) -> State: ...
-    def observe(self, state: State) -> str: ...
-    def act(self, state: State, action: str) -> Verdict: ...
-    def save(self, state: State) -> Snapshot: ...
-    def restore(self, snapshot: Snapshot) -> State:
+    def observe(self, state: Any) -> str: ...
+    def act(self, state: Any, action: str) -> Verdict: ...
+    def save(self, state: Any) -> Snapshot: ...
+    def restore(self, snapshot: Any) -> State:
         """An independent copy: acting in it leaves every other state alone."""
 
-    def edits(self, state: State, action: str, verdict: Verdict) -> Iterable[Proposal]:
+    def edits(self, state: Any, action: str, verdict: Verdict) -> Iterable[Proposal]:
         """Operator proposals, best first; may be empty. Reads `verdict.signals`, never the gold answer."""
 
     def tokens(self, action: str) -> Sequence[str]:

@@ -10,6 +10,7 @@ empty recall is an answer.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import islice, takewhile
 
 from mulligan.conditions import holds
 from mulligan.prompts import prompt
@@ -44,13 +45,8 @@ def candidates(
     `alike` compares two actions, in [0, 1]. Conditions are asked in the order of the scores and only until `limit` records have
     passed, since a judged one costs a model call.
     """
-    kept: list[Candidate] = []
-    for candidate in _best_first(situation, found, frozenset(traits), alike):
-        if len(kept) == limit or candidate.score < min_score:
-            break
-        if applies(candidate.record):
-            kept.append(candidate)
-    return kept
+    good = takewhile(lambda c: c.score >= min_score, _best_first(situation, found, frozenset(traits), alike))
+    return list(islice((candidate for candidate in good if applies(candidate.record)), limit))
 
 
 def _best_first(
