@@ -120,7 +120,7 @@ def test_what_is_no_evidence(islands: Path, action: str) -> None:
 WANTED = [
     ("SELECT name FROM island WHERE area > 600", "column_count", "1 column wanted, 2 returned"),
     ("SELECT name FROM island WHERE area > 600", "row_count", "2 rows wanted, 10 returned"),
-    ("SELECT area, name FROM island WHERE area > 600", "missing_rows", '2 of 2 wanted rows missing: [980, "corrin"] [655, "eddary"]'),
+    ("SELECT area, name FROM island WHERE area > 600", "missing_rows", '2 of 2 wanted rows missing: [655, "eddary"] [980, "corrin"]'),
     ("SELECT name, area FROM island WHERE chain = 'x'", "extra_rows", '10 of 10 returned rows unwanted: ["arn", 410] ["bessel", 130]'),
 ]
 

@@ -256,7 +256,7 @@ def stores(built: Sequence[Construction]) -> Table:
             )
             for c in built
         ),
-        note="A failed task is corrected when a record holds an action that solves it. Hashes: the first 12 digits of the file's SHA-256.",
+        note="A failed task is corrected when a record holds an action that solves it. Hashes: of the records, their status and counts.",
     )
 
 

@@ -23,6 +23,8 @@ FLIPS: dict[type[exp.Expr], tuple[type[exp.Binary], ...]] = {
     exp.Or: (exp.And,),
 }
 
+UNITS = (100, 1000, 60)  # cents in a euro, metres in a kilometre, minutes in an hour
+
 
 def ordered(key: exp.Expr, *, descending: bool) -> exp.Ordered:
     """A sort key with NULL where SQLite puts it, so that nothing has to be said of it."""
@@ -111,6 +113,44 @@ def number(case: Case) -> Iterator[Draft]:
         for said in numbers if not node.is_string and node.name not in numbers else ():
             change = case.swap((node, exp.Literal.number(said)))
             yield Draft("number", f"{clause_of(node)}: {node.name} → {said}", change, 0.6, "the question says so", case.spoken(node))
+
+
+def unit(case: Case) -> Iterator[Draft]:
+    """What is stored in a smaller unit than is asked for: a selected number divided, a compared number multiplied."""
+    prior = 0.5 if "unit" in case.asks else 0.05
+    for select in case.selects:
+        for item in select.expressions:
+            value = item.unalias()
+            if isinstance(value, exp.Column | exp.AggFunc | exp.Round) and not isinstance(value, exp.Count):
+                inner = value.this if isinstance(value, exp.Round) else value
+                for factor in UNITS:
+                    new = exp.Div(this=inner.copy(), expression=exp.Literal.number(f"{factor}.0"), typed=True, safe=True)
+                    edit, said = f"SELECT: {shown(inner)} → {shown(new)}", case.asked("unit") or case.spoken(select)
+                    yield Draft("unit", edit, case.swap((inner, new)), prior, "the stored unit is smaller", said)
+    for node in case.query.tree.find_all(exp.Literal):
+        if node.is_string or not node.name.isdecimal():
+            continue
+        if isinstance(node.parent, exp.Div) and node is node.parent.expression:
+            exact, said = exp.Literal.number(f"{node.name}.0"), case.asked("unit", "average") or case.spoken(node)
+            edit = f"{clause_of(node)}: / {node.name} → / {shown(exact)}"
+            yield Draft("unit", edit, case.swap((node, exact)), 0.5, "whole numbers are divided without a remainder", said)
+        elif isinstance(node.parent, tuple(FLIPS)):
+            for factor in UNITS:
+                larger, said = exp.Literal.number(int(node.name) * factor), case.asked("unit") or case.spoken(node)
+                edit = f"{clause_of(node)}: {node.name} → {shown(larger)}"
+                yield Draft("unit", edit, case.swap((node, larger)), prior, "the stored unit is smaller", said)
+
+
+def null(case: Case) -> Iterator[Draft]:
+    """NULLs left out of a list: NOT IN a list with a NULL is never true."""
+    for node in case.query.tree.find_all(exp.In):
+        inner = node.args.get("query")
+        select = inner.this if isinstance(inner, exp.Subquery) else inner
+        if isinstance(select, exp.Select) and select.expressions and isinstance(item := select.expressions[0].unalias(), exp.Column):
+            change = case.within(select, partial(_test_too, exp.Not(this=exp.Is(this=item.copy(), expression=exp.Null()))))
+            edit, why = f"{clause_of(node)}: leave out NULLs of {shown(item)}", "NOT IN a list with a NULL is never true"
+            prior = 0.5 if isinstance(node.parent, exp.Not) else 0.05
+            yield Draft("null", edit, change, prior, why, (*case.asked("negation"), *case.spoken(node)))
 
 
 def order_limit(case: Case) -> Iterator[Draft]:
@@ -347,6 +387,8 @@ CLAUSES: tuple[Callable[[Case], Iterator[Draft]], ...] = (
     condition,
     comparison,
     number,
+    unit,
+    null,
     order_limit,
     superlative,
     group_by,

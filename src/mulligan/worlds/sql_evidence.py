@@ -17,7 +17,7 @@ from mulligan.worlds.sql_compare import Comparison
 from mulligan.worlds.sql_engine import Failure, Limits, Result, Row, run
 from mulligan.worlds.sql_query import Compared, Query, render
 from mulligan.worlds.sql_schema import Catalogue, Column, catalogue, literal
-from mulligan.worlds.sql_values import Values, near_names, values
+from mulligan.worlds.sql_values import Values, near_names, turned, values
 
 ROWS = 3  # rows quoted
 CHARS = 200  # characters of one quoted row
@@ -35,6 +35,7 @@ ASKS: Mapping[str, str] = {
     "negation": r"not|no|without|never|except|excluding|neither|nor|\w+n't|cannot",
     "each": r"each|every|per",
     "comparison": r"more than|less than|fewer than|greater|above|below|over|under|at least|at most|than|between|before|after",
+    "unit": r"euros?|dollars?|pounds?|kilomet(?:er|re)s?|km|met(?:er|re)s?|miles?|hours?|minutes?|seconds?|kilograms?|kg|tonnes?",
     "order": r"sort|sorted|order|ordered|alphabetical|alphabetically|ascending|descending|rank|ranked",
     "distinct": r"different|distinct|unique",
 }
@@ -230,7 +231,8 @@ def _gist(question: str, named: Sequence[tuple[Column, str]]) -> str:
     """`question` with the values that the database holds replaced by what they are: "population of texas" is "population of state"."""
     labels: dict[str, list[Column]] = {}
     for column, value in named:
-        labels.setdefault(" ".join(re.findall(r"\w+", value.casefold())), []).append(column)
+        for spelling in dict.fromkeys((value.casefold(), turned(value))):
+            labels.setdefault(" ".join(re.findall(r"\w+", spelling)), []).append(column)
     longest_first = sorted(filter(None, labels), key=lambda words: (-len(words), words))
     if not longest_first:
         return question

@@ -50,7 +50,8 @@ class Values:
                 left -= len(found)
                 self.stored[column.full] = found
                 for value in found:
-                    self._places[fold(value)].append((column, value))
+                    for spelling in dict.fromkeys((fold(value), turned(value))):
+                        self._places[spelling].append((column, value))
 
     def holders(self, text: str) -> list[tuple[Column, str]]:
         """The columns that hold `text`, whatever its case, with the stored spelling."""
@@ -70,7 +71,7 @@ class Values:
         """Stored texts of `column` nearest to `text`: the same but for case, then one within the other, then by spelling."""
         wanted = fold(text.strip("%"))
         stored = self.stored.get(column.full, [])
-        same = [value for value in stored if fold(value) == wanted]
+        same = [value for value in stored if wanted in (fold(value), turned(value))]
         within = [value for value in stored if wanted and _within(fold(value), wanted)]
         folded = {fold(value): value for value in stored}
         spelled = [folded[name] for name in difflib.get_close_matches(wanted, folded, n=count, cutoff=CLOSE)]
@@ -103,6 +104,12 @@ class Values:
         """The share of the values of `one` that `other` holds too: near 1 where they can be joined."""
         mine = self.stored.get(one.full, [])
         return len(set(mine) & set(self.stored.get(other.full, []))) / len(mine) if mine else 0.0
+
+
+def turned(value: str) -> str:
+    """A name that is stored as "Surname, Given" as it is said: "given surname". Anything else folded."""
+    last, comma, first = fold(value).partition(", ")
+    return f"{first} {last}" if comma and first and "," not in first else fold(value)
 
 
 def _within(stored: str, wanted: str) -> bool:
