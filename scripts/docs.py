@@ -85,8 +85,9 @@ def settings() -> str:
 
 def commands() -> str:
     """Every command with the first line of its help and its options."""
-    from mulligan.cli import app
     from typer.main import get_command
+
+    from mulligan.cli import app
 
     def rows(group: Any, prefix: str) -> Iterator[tuple[str, ...]]:
         for name, command in group.commands.items():

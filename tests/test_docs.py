@@ -87,8 +87,9 @@ def test_generated_sections_are_current() -> None:
 
 @pytest.mark.skipif(find_spec("mulligan.cli") is None, reason="no command line yet")
 def test_every_command_is_documented() -> None:
-    from mulligan.cli import app
     from typer.main import get_command
+
+    from mulligan.cli import app
 
     commands = get_command(app).commands
     assert commands
