@@ -84,7 +84,7 @@ def test_running_again_pays_nothing_and_says_the_same(whole: tuple[Results, Path
 def test_a_run_killed_at_20_moments_ends_with_the_same_report_and_pays_once(whole: tuple[Results, Path], tmp_path: Path) -> None:
     expected, _ = whole
     draw, log = random.Random(7), tmp_path / "log"
-    command = [sys.executable, str(Path(toy_run.__file__)), str(tmp_path / "run"), str(log), "0.1"]
+    command = [sys.executable, str(Path(toy_run.__file__)), str(tmp_path / "run"), str(log), "0.4"]
     kills = 0
     while kills < 20:
         process = subprocess.Popen(command)
