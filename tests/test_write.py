@@ -65,6 +65,8 @@ def test_a_prefix_stays_within_its_trial() -> None:
     [
         ("a b c d e", "a b x d e", True),
         ("a b c d e", "v w x y z", False),
+        ("north", "east", True),  # one argument of a short action
+        ("go north", "take key", False),
         ("a\nb\nc\nd\ne", "a\nx\nc\nd\ne", True),
         ("a\nb\nc\nd\ne\nf\ng\nh\ni\nj", "x\nb\nc\nd\ne\nf\ng\nh\ni\ny", False),  # two hunks
         ("\n".join("abcdefghijklmnop"), "\n".join("123456ghijklmnop"), False),  # six lines

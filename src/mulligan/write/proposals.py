@@ -1,8 +1,8 @@
 """Propose alternatives: a few local edits of a failed action, from the agent's retry, from operators and a model.
 
 In: a failure with its evidence. Out: at most `limit` proposals to check, and refused ones with reasons. A proposal is local
-when it is one hunk of at most five lines and keeps at least 0.6 of the action's tokens (SPEC A3.2). The model sees the task,
-the failed action and the world's feedback; never gold answers or hidden tests, which no stage can reach.
+when it is one hunk of at most five lines and keeps at least 0.6 of the action's tokens, or exchanges one (SPEC A3.2). The model
+sees the task, the failed action and the world's feedback; never gold answers or hidden tests, which no stage can reach.
 """
 
 import difflib
@@ -110,14 +110,20 @@ def choose(
 
 
 def is_local(original: str, changed: str, tokens: Tokens) -> bool:
-    """One hunk of lines, at most five changed lines, and token similarity of at least 0.6 (SPEC A3.2)."""
+    """One hunk of lines, at most five changed lines, and token similarity of at least 0.6, or one changed token (SPEC A3.2)."""
     lines = difflib.SequenceMatcher(None, original.splitlines(), changed.splitlines(), autojunk=False).get_opcodes()
     hunks = [(a1 - a0, b1 - b0) for op, a0, a1, b0, b1 in lines if op != "equal"]
     return (
         len(hunks) <= 1
         and all(max(hunk) <= MAX_CHANGED_LINES for hunk in hunks)
-        and distance(original, changed, tokens) <= 1.0 - MIN_SIMILARITY
+        and (distance(original, changed, tokens) <= 1.0 - MIN_SIMILARITY or _changed(original, changed, tokens) <= 1)
     )
+
+
+def _changed(original: str, changed: str, tokens: Tokens) -> int:
+    """How many tokens were exchanged, added or left out: for actions so short that one is most of them."""
+    codes = difflib.SequenceMatcher(None, list(tokens(original)), list(tokens(changed)), autojunk=False).get_opcodes()
+    return sum(max(a1 - a0, b1 - b0) for op, a0, a1, b0, b1 in codes if op != "equal")
 
 
 def _fault(original: str, proposal: Proposal, parts: tuple[str, ...], seen: set[tuple[str, ...]], tokens: Tokens) -> Reason | None:
