@@ -16,7 +16,7 @@ from mulligan.errors import InvalidData, UnknownName, UsageError
 from mulligan.experiment.arms import donors
 from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
-from mulligan.experiment.settings import load_experiment
+from mulligan.experiment.settings import DEFAULT_ARMS, load_experiment
 from mulligan.models import ScriptedModel
 from mulligan.records import Task, to_json
 from toy import ToyWorld, toy_tasks
@@ -38,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Path]:
 
 def test_every_arm_is_there_with_every_held_out_task(whole: tuple[Results, Path]) -> None:
     results, _ = whole
-    assert [a.arm for a in results.arms] == list(toy_run.ARMS)
+    assert [a.arm for a in results.arms] == list(DEFAULT_ARMS)
     assert all(a.solved.whole == 6 for a in results.arms)
 
 
@@ -65,7 +65,7 @@ def test_construction_counts_add_up(whole: tuple[Results, Path]) -> None:
 def test_the_bill_counts_construction_and_every_arm(whole: tuple[Results, Path]) -> None:
     results, folder = whole
     stages = {c.stage: c for c in results.costs}
-    assert {"source", "construct checked", "construct unverified", "practice checked 0", *toy_run.ARMS} <= set(stages)
+    assert {"source", "construct checked", "construct unverified", "practice checked 0", *DEFAULT_ARMS} <= set(stages)
     assert stages["best_of_n"].usage.model_calls == 24
     assert results.construction_cost("checked_top1").tokens > 0 == results.construction_cost("none").tokens
     paid = (folder / "log").read_text().split()

@@ -19,20 +19,6 @@ from mulligan.recordings import request_key
 from mulligan.records import Message, to_json
 from toy import ToyWorld, toy_tasks
 
-ARMS = (
-    "none",
-    "best_of_n",
-    "best_of_n_guided",
-    "unverified",
-    "no_persistence",
-    "checked_never",
-    "checked_top1",
-    "checked_threshold",
-    "checked_utility",
-    "random",
-    "shuffled",
-    "no_condition",
-)
 WRONG = ("one two red", "one blue three", "", "one two three", "red blue green")
 
 
@@ -41,7 +27,6 @@ def experiment(**changes: object) -> Experiment:
         "name": "toy",
         "tasks": TaskSettings(loader="toy"),
         "memory": MemorySettings(embedder="hash:64"),
-        "arms": ARMS,
         "parallel": 2,
         "workers": 0,
     }
