@@ -84,6 +84,7 @@ def test_choose_takes_turns_and_keeps_what_it_refuses() -> None:
         [proposal("a b c d M", proposer="model"), proposal("a b c d e"), proposal("v w x y z"), proposal("")],
         [proposal("a b c d O"), proposal("a b c d M"), proposal("a b c d P"), proposal("a b c d Q")],
         tokens=words,
+        clean=reconstruction.strip,
         limit=4,
     )
     assert [p.action[-1] for p in kept] == ["R", "O", "M", "P"]

@@ -37,7 +37,7 @@ from mulligan.records import (
     Task,
     Usage,
 )
-from mulligan.search import record_text
+from mulligan.search import record_text, unfit
 from mulligan.store import Store
 from mulligan.write import admission, checks, distillation, proposals, retention, signals
 
@@ -243,6 +243,8 @@ class Memory:
         checked, others, usage = self.alternatives(episode.task, failure)
         decisions = [*admission.decide(checked, size=self._size(attempt), threshold=self.settings.threshold), *others]
         record = self._distil(episode, attempt, decisions, tried=len(checked))
+        if record is not None and (why := unfit(record)):  # checked, and yet no lesson: the decision says so and nothing is stored
+            decisions, record = [replace(d, reason=why[0]) if d.admitted else d for d in decisions], None
         linked = [replace(d, record=record.id) if record and d.admitted else d for d in decisions]
         return Examined(attempt=attempt, decisions=tuple(linked), record=record, usage=usage)
 
@@ -257,6 +259,7 @@ class Memory:
             from_model,
             self.world.edits(state, failure.attempt.action, failure.attempt.verdict),
             tokens=self.world.tokens,
+            clean=reconstruction.strip,
             limit=self.settings.alternatives,
         )
         return kept, refused, usage

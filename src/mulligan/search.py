@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.errors import EmbeddingMismatch, InvalidData
-from mulligan.records import Json, Record, noun, to_plain
+from mulligan.records import Json, Reason, Record, noun, to_json, to_plain
 
 MAX_FIELD, MAX_RECORD = 20_000, 65_536  # characters of one text; bytes of a record's JSON
 MAX_WORDS = 32  # distinct words of a query that are looked up, longest first: long words are rare ones
@@ -73,18 +73,18 @@ def query_words(text: str) -> list[str]:
     return sorted(dict.fromkeys(words(text[:MAX_FIELD])), key=len, reverse=True)[:MAX_WORDS]
 
 
-def unfit(record: Record, text: str) -> str:
-    """Why a record must not be stored, or "". `text` is its canonical JSON. Lessons are short; what is not is a pasted log."""
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_RECORD:
-        return f"too_large: more than {MAX_RECORD} bytes"
+def unfit(record: Record) -> tuple[Reason, str] | None:
+    """Why a record must not be stored, as a reason and a sentence, or None. Lessons are short; what is not is a pasted log."""
+    if len(to_json(record).encode("utf-8", "surrogatepass")) > MAX_RECORD:
+        return "too_large", f"more than {MAX_RECORD} bytes"
     for part in _texts(to_plain(record)):
         if len(part) > MAX_FIELD:
-            return f"too_large: a text of {len(part)} characters, at most {MAX_FIELD} are allowed"
+            return "too_large", f"a text of {len(part)} characters, at most {MAX_FIELD} are allowed"
         # Prose, code and logs compress to 10-60 % of their length; one word said over and over to about 1 %.
         raw = part.encode("utf-8", "surrogatepass")
         if len(raw) > 1_000 and len(zlib.compress(raw, 1)) < 0.05 * len(raw):
-            return f"repetitive: a text of {len(part)} characters says next to nothing"
-    return ""
+            return "repetitive", f"a text of {len(part)} characters says next to nothing"
+    return None
 
 
 def _texts(value: Json) -> Iterable[str]:

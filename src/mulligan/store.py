@@ -247,8 +247,8 @@ class Store(Database):
         origin = record.provenance
         check_names(scope=record.scope, domain=record.domain, task=origin.task, group=origin.group)
         text = body(record)
-        if why := unfit(record, text):
-            raise InvalidData(f"record refused: {why}")
+        if why := unfit(record):
+            raise InvalidData(f"record refused: {': '.join(why)}")
         key, dim, values = record.id, len(vector), vector_of(vector, len(vector))
         with self.transaction():
             self.check_embedder(embedder, dim)

@@ -6,7 +6,7 @@ sees the task, the failed action and the world's feedback; never gold answers or
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -16,6 +16,8 @@ from mulligan.prompts import prompt
 from mulligan.protocols import Model
 from mulligan.records import Completion, Condition, Decision, Failure, Message, Proposal, Reason, Task
 from mulligan.replies import read_reply
+
+Clean = Callable[[str], str]
 
 RULE = "local:1-hunk,<=5-lines,similarity>=0.6;v1"
 MIN_SIMILARITY = 0.6
@@ -88,17 +90,18 @@ def choose(
     operators: Iterable[Proposal],
     *,
     tokens: Tokens,
+    clean: Clean,
     limit: int,
 ) -> tuple[list[Proposal], list[Decision]]:
     """At most `limit` distinct local proposals: the retry first, then operators and model in turn. The rest are refused with
-    reasons.
+    reasons. `clean` removes injected guidance from text: a proposal that quotes it is refused.
     """
     kept: list[Proposal] = []
     refused: list[Decision] = []
     seen: set[tuple[str, ...]] = set()
     for proposal in [*retry, *_in_turn(operators, model)]:
         parts = tuple(tokens(proposal.action))
-        reason = _fault(original, proposal, parts, seen, tokens)
+        reason: Reason | None = "injected_text" if _quotes(proposal, clean) else _fault(original, proposal, parts, seen, tokens)
         if reason is None and len(kept) == limit:
             reason = "over_limit"
         if reason is None:
@@ -136,6 +139,10 @@ def _fault(original: str, proposal: Proposal, parts: tuple[str, ...], seen: set[
     if parts in seen:
         return "duplicate"
     return None if is_local(original, proposal.action, tokens) else "not_local"
+
+
+def _quotes(proposal: Proposal, clean: Clean) -> bool:
+    return any(clean(text) != text for text in (proposal.action, proposal.why, proposal.condition.text))
 
 
 def _with_edit(proposal: Proposal, original: str, tokens: Tokens) -> Proposal:
