@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from islands import build, make
 from mulligan.worlds import sql_copies
-from mulligan.worlds.sql_copies import KINDS, changed_copies
+from mulligan.worlds.sql_copies import KINDS, ROUNDS, changed_copies
 from mulligan.worlds.sql_engine import Row, hold
 
 RULED = """
@@ -62,9 +62,10 @@ def test_a_rule_of_the_source_holds_in_the_copies(ruled: Path, rule: str) -> Non
         assert rows(copy, RULES[rule]) == [], copy.name
 
 
-def test_everything_else_changes(ruled: Path) -> None:
+@pytest.mark.parametrize("turn", range(ROUNDS))
+def test_everything_else_changes(ruled: Path, turn: int) -> None:
     held = hold(str(ruled))
-    fewer, exchanged, more = changed_copies(held)
+    fewer, exchanged, more = changed_copies(held)[turn * len(KINDS) :][: len(KINDS)]
     for table in ("person", "visit", "friend", "log"):
         counts = [rows(path, f"SELECT COUNT(*) FROM {table}")[0][0] for path in (fewer, exchanged, held, more)]
         assert counts[0] < counts[1] <= counts[2] < counts[3], table
@@ -77,6 +78,19 @@ def test_everything_else_changes(ruled: Path) -> None:
         assert rows(copy, "SELECT word FROM log GROUP BY word HAVING COUNT(*) > 1")  # rows were repeated, and are
 
 
+def test_sums_stop_following_counts_and_measures_do_not_tie(tmp_path: Path) -> None:
+    path = make(tmp_path, "CREATE TABLE town (place TEXT, people INTEGER)")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        many = [(f"c{i % 12}" if i % 3 else "c0", 1_000 + i // 2) for i in range(60)]
+        connection.executemany("INSERT INTO town VALUES (?, ?)", many)
+    largest = "SELECT place FROM town GROUP BY place ORDER BY {} DESC LIMIT 1"
+    assert rows(path, largest.format("COUNT(*)")) == rows(path, largest.format("SUM(people)"))
+    copies = changed_copies(hold(str(path)))
+    assert any(rows(copy, largest.format("COUNT(*)")) != rows(copy, largest.format("SUM(people)")) for copy in copies)
+    exchanged = copies[KINDS.index("exchanged")]
+    assert rows(exchanged, "SELECT COUNT(DISTINCT people) FROM town") == rows(exchanged, "SELECT COUNT(*) FROM town")
+
+
 def test_copies_are_the_same_each_time(tmp_path: Path) -> None:
     database = build(tmp_path)
     held = hold(str(database))
@@ -84,7 +98,7 @@ def test_copies_are_the_same_each_time(tmp_path: Path) -> None:
     for path in changed_copies(held):
         path.unlink()
     assert [hashlib.sha256(path.read_bytes()).hexdigest() for path in changed_copies(held)] == once
-    assert len(set(once)) == len(KINDS)
+    assert len(set(once)) == len(KINDS) * ROUNDS
     assert all(path.stat().st_mode & 0o777 == 0o400 for path in changed_copies(held))
 
 

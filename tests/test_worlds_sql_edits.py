@@ -12,7 +12,7 @@ from mulligan.records import Proposal, Signal
 from mulligan.worlds.sql import SqlWorld
 from mulligan.worlds.sql_edits import proposals
 from mulligan.worlds.sql_engine import Limits, hold
-from mulligan.worlds.sql_query import Splicer, clean, parse, tokens
+from mulligan.worlds.sql_query import parse
 from mulligan.worlds.sql_schema import catalogue
 from mulligan.write.proposals import is_local
 
@@ -235,6 +235,38 @@ MISTAKES = [
         None,
     ),
     (
+        "table",
+        "What is the chain of the island with the port port a0?",
+        "SELECT chain FROM port WHERE port_name = 'port a0'",
+        "SELECT chain FROM island WHERE name = (SELECT island FROM port WHERE port_name = 'port a0')",
+        "SELECT chain FROM island WHERE name IN (SELECT island FROM port WHERE port_name = 'port a0')",
+        None,
+    ),
+    (
+        "table",
+        "In which chain is the island of the largest port?",
+        "SELECT p.chain FROM port AS p ORDER BY p.people DESC LIMIT 1",
+        "SELECT chain FROM island WHERE name = (SELECT island FROM port ORDER BY people DESC LIMIT 1)",
+        "SELECT chain FROM island WHERE name IN (SELECT island FROM port AS p ORDER BY p.people DESC LIMIT 1)",
+        None,
+    ),
+    (
+        "column",
+        "Which island has the largest area?",
+        "SELECT name FROM island WHERE people = (SELECT MAX(people) FROM island)",
+        "SELECT name FROM island ORDER BY area DESC LIMIT 1",
+        "SELECT name FROM island WHERE area = (SELECT MAX(area) FROM island)",
+        '"superlative" in asks and "island" in mentions',
+    ),
+    (
+        "absence",
+        "Which streams do not cross corrin?",
+        "SELECT DISTINCT stream_name FROM stream WHERE crosses <> 'corrin'",
+        "SELECT DISTINCT stream_name FROM stream WHERE stream_name NOT IN (SELECT stream_name FROM stream WHERE crosses = 'corrin')",
+        "SELECT DISTINCT stream_name FROM stream WHERE NOT stream_name IN (SELECT stream_name FROM stream WHERE crosses = 'corrin')",
+        '"negation" in asks',
+    ),
+    (
         "direction",
         "Which streams are on corrin?",
         "SELECT crosses FROM stream WHERE stream_name = 'corrin'",
@@ -314,52 +346,6 @@ def test_each_proposal_would_show_something_new(islands: Path) -> None:
         effects = [WORLD.act(state, proposal.action).feedback for proposal in found]
     assert len(found) == len({proposal.action for proposal in found})
     assert len(set(effects)) > len(effects) / 2  # the same here may still differ on a changed copy
-
-
-SPLICED = [
-    ("select  count( x )\nfrom city c -- why", "SELECT COUNT(DISTINCT x) FROM city AS c", "select  count(DISTINCT x )\nfrom city c -- why"),
-    ("select distinct a, b from city", "SELECT a, b FROM city", "select a, b from city"),
-    ("select a from city where x in (select y from z)", "SELECT a FROM city WHERE x IN (SELECT y FROM z LIMIT 1)", None),
-    ("select a from c where x=1 and y = 2 group by 1", "SELECT a FROM c WHERE y = 2 GROUP BY 1", "select a from c where y = 2 group by 1"),
-    ("select a from c where x=1 and y = 2", "SELECT a FROM c WHERE x = 1", "select a from c where x=1"),
-    ("select a\nfrom c", "SELECT a FROM c ORDER BY b DESC LIMIT 1", "select a\nfrom c ORDER BY b DESC LIMIT 1"),
-    ("select a from c limit 3", "SELECT a FROM c", "select a from c"),
-    ("select a from c", "SELECT MAX(a) FROM c", "select MAX(a) from c"),
-    ('SELECT "a b" FROM c WHERE x = "it""s"', "SELECT \"a b\" FROM c WHERE x = 'it''s'", "SELECT \"a b\" FROM c WHERE x = 'it''s'"),
-]
-
-
-@pytest.mark.parametrize(("text", "changed", "result"), SPLICED, ids=[case[0] for case in SPLICED])
-def test_a_change_leaves_the_rest_as_it_was_written(islands: Path, text: str, changed: str, result: str | None) -> None:
-    schema = catalogue(hold(str(islands)))
-    before, after = parse(text, schema), parse(changed, schema)
-    assert before is not None
-    assert after is not None
-    assert Splicer(text, before.tree)(after.tree) == (result or "select a from city where x in (select y from z LIMIT 1)")
-
-
-CLEANED = [
-    ("SELECT 1;", "SELECT 1"),
-    ("  \nSELECT 1 ; ; ", "SELECT 1"),
-    ("```sql\nSELECT 1;\n```", "SELECT 1"),
-    ("Here it is:\n```\nSELECT 1\n```\nDone.", "SELECT 1"),
-    ("```sqlite\nSELECT 1", "SELECT 1"),
-    ("", ""),
-]
-
-
-@pytest.mark.parametrize(("action", "sql"), CLEANED)
-def test_clean(action: str, sql: str) -> None:
-    assert clean(action) == sql
-
-
-def test_tokens() -> None:
-    assert tokens("select a.b, 'it''s' from \"x y\" where n>=1.5") == [
-        *("SELECT", "a", ".", "b", ",", "'it''s'", "FROM", '"x y"', "WHERE", "n", ">=", "1.5")
-    ]
-    assert tokens("select 'unfinished") == ["select", "'", "unfinished"]
-    assert tokens("") == []
-    assert len(tokens("(" * 100_000)) <= 20_000
 
 
 pieces = st.sampled_from(

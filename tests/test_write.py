@@ -67,6 +67,10 @@ def test_a_prefix_stays_within_its_trial() -> None:
         ("a b c d e", "v w x y z", False),
         ("north", "east", True),  # one argument of a short action
         ("go north", "take key", False),
+        ("a b c d e", f"a b c d e{' +' * 16}", True),  # kept, and little added
+        ("a b c d e", f"a b c d e{' +' * 17}", False),
+        ("a b c d e", "+ + + + b c d e + + + +", True),  # four of five tokens kept
+        ("a b c d e", "+ + + + + c d e + + + +", False),
         ("a\nb\nc\nd\ne", "a\nx\nc\nd\ne", True),
         ("a\nb\nc\nd\ne\nf\ng\nh\ni\nj", "x\nb\nc\nd\ne\nf\ng\nh\ni\ny", False),  # two hunks
         ("\n".join("abcdefghijklmnop"), "\n".join("123456ghijklmnop"), False),  # six lines

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -170,7 +171,7 @@ class SqlWorld:
         gold, sql, options = state.task.payload["gold"], outcome.sql, self._options(state.task)
         blank = is_blank(wanted.rows)
         luck = _plain_luck(outcome, wanted, gold, state.held)
-        for copy, kind in zip(sql_copies.changed_copies(state.held), sql_copies.KINDS, strict=True):
+        for copy, kind in zip(sql_copies.changed_copies(state.held), cycle(sql_copies.KINDS)):
             if luck:
                 break
             try:
@@ -183,7 +184,7 @@ class SqlWorld:
                 return _Judgement(
                     completed=False, signals=(Signal(kind="too_large" if result.code == "too_large" else "timeout", what=what),)
                 )
-            if isinstance(result, Failure) or not _compared(there, groups, result, options).equal:
+            if isinstance(result, Failure) or not _same(there, groups, result, options):
                 luck = f"it is wrong on a changed copy of the database ({kind} rows)"
             blank = blank and is_blank(there.rows)
         if blank and any(signal.kind == "unknown_value" for signal in seen) and not _has_unknown(gold, state.held):
@@ -234,6 +235,12 @@ def _rank(cell: Cell) -> tuple[int, Cell]:
 
 def _compared(wanted: Result, groups: tuple[int, ...] | None, got: Result, options: Mapping[str, bool]) -> Comparison:
     return compare(wanted.rows, got.rows, widths=(len(wanted.columns), len(got.columns)), groups=groups, **options)
+
+
+def _same(wanted: Result, groups: tuple[int, ...] | None, got: Result, options: Mapping[str, bool]) -> bool:
+    """Whether a copy shows no difference. An aggregate over nothing gives one row of NULLs: there that is as good as no row."""
+    nothing = is_blank(wanted.rows) and is_blank(got.rows) and len(wanted.columns) == len(got.columns)
+    return nothing or _compared(wanted, groups, got, options).equal
 
 
 def _plain_luck(outcome: Result, wanted: Result, gold: str, held: Path) -> str:

@@ -371,6 +371,63 @@ def owner(case: Case) -> Iterator[Draft]:
                     yield Draft("table", edit, change, prior, f"{node.name} is a column of {there.table}", said)
 
 
+def elsewhere(case: Case) -> Iterator[Draft]:
+    """For a selected column that only another table has: it is read there, for the keys that the query finds here."""
+    for select in case.selects:
+        item = select.expressions[0].unalias() if len(select.expressions) == 1 else None
+        node = item.this if isinstance(item, exp.AggFunc) else item
+        if not isinstance(node, exp.Column) or case.query.resolve(node) or not any(select.args.get(part) for part in ("where", "order")):
+            continue
+        for there in case.query.catalogue.holders(node.name):
+            for mine in case.in_scope(select):
+                for key in case.query.catalogue.columns([there.table]):
+                    if key != there and case.known.shared(mine, key) >= JOINABLE:
+                        change = case.within(select, partial(_read_elsewhere, key, case.reference(select, mine)))
+                        edit = f"FROM: {mine.table} → {key.table} WHERE {key.name} IN (SELECT {mine.name} FROM {mine.table} …)"
+                        prior = 0.9 if key.name == mine.name else 0.6
+                        said = (("mentions", there.table), ("mentions", mine.table), ("columns", there.full))
+                        yield Draft("table", edit, change, prior, f"{node.name} is a column of {there.table}", said)
+
+
+def _read_elsewhere(key: Column, mine: exp.Column, select: exp.Select) -> None:
+    inner = exp.select(mine.copy())
+    for part in ("from_", "joins", "where", "group", "having", "order", "limit"):
+        inner.set(part, select.args.get(part))
+        select.set(part, None)
+    for column in list(select.expressions[0].find_all(exp.Column)):
+        column.set("table", None)
+    select.from_(identifier(key.table), copy=False)
+    select.where(exp.In(this=exp.column(identifier(key.name)), query=exp.Subquery(this=inner)), copy=False)
+
+
+def absence(case: Case) -> Iterator[Draft]:
+    """What has no such row, for what has another row: `c <> v` becomes `x NOT IN (SELECT x FROM the same WHERE c = v)`."""
+    for select in case.selects:
+        if len(case.query.sources(select)) != 1:
+            continue
+        item = select.expressions[0].unalias()
+        item = item.this if isinstance(item, exp.AggFunc) else item
+        named = [column for column in case.in_scope(select) if not case.known.numeric(column)]
+        names = [item] if isinstance(item, exp.Column) else [case.reference(select, column) for column in named]
+        for test in _conjuncts(select):
+            there = _asserted(test)
+            for name in names if there is not None and there.this not in names else ():
+                inner = exp.select(name.copy()).from_(select.args["from_"].this.copy()).where(there)
+                new = exp.Not(this=exp.In(this=name.copy(), query=exp.Subquery(this=inner)))
+                edit, prior = f"WHERE: {shown(test)} → {shown(new)}", 0.55 if "negation" in case.asks else 0.1
+                said = (*case.asked("negation"), *about(*_of(case, test)))
+                yield Draft("absence", edit, case.swap((test, new)), prior, "it may have several rows", said)
+
+
+def _asserted(test: exp.Expr) -> exp.Expr | None:
+    """The condition that `test` denies of one row: `c = v` for `c <> v`, `c IN …` for `c NOT IN …`."""
+    if isinstance(test, exp.NEQ) and isinstance(test.this, exp.Column):
+        return exp.EQ(this=test.this.copy(), expression=test.expression.copy())
+    if isinstance(test, exp.Not) and isinstance(test.this, exp.In) and isinstance(test.this.this, exp.Column):
+        return test.this.copy()
+    return None
+
+
 def _read_owner(key: Column, select: exp.Select) -> None:
     inner = exp.select(select.expressions[0].copy())
     for part in ("from_", "joins", "where"):
@@ -398,4 +455,6 @@ CLAUSES: tuple[Callable[[Case], Iterator[Draft]], ...] = (
     through,
     lookup,
     owner,
+    elsewhere,
+    absence,
 )

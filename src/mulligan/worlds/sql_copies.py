@@ -1,7 +1,7 @@
 """Changed copies of a database, on which a result that was right by luck is seen to be wrong.
 
-In: a held copy of a database. Out: three further databases beside it, the same each time for the same content: one with fewer rows, one
-with values exchanged between rows, one with more rows; all with the rows in another physical order. Rules that are seen to hold in the
+In: a held copy of a database. Out: further databases beside it, the same each time for the same content: some with fewer rows, some
+with values exchanged between rows, some with more rows; all with the rows in another physical order. Rules that are seen to hold in the
 source hold in the copies: a column without repetitions has none, a column that decides another still does, a reference finds its row, a
 relation that holds both ways does, NULL and repeated rows appear only where there were some. So an answer that is right because of such a
 rule is not refused, and one that is right because of the particular values or counts is. Not promised: triggers, virtual tables, rows of
@@ -12,16 +12,17 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from itertools import combinations, cycle
+from dataclasses import dataclass, field, replace
+from itertools import combinations, cycle, product
 from pathlib import Path
 from zlib import crc32
 
 from mulligan.worlds.sql_engine import Cell, place
 from mulligan.worlds.sql_schema import Catalogue, Column, connect, quoted, read_catalogue
 
-RULES = "1"  # changes whenever a copy of the same source would come out differently
+RULES = "2"  # changes whenever a copy of the same source would come out differently
 KINDS = ("fewer", "exchanged", "more")
+ROUNDS = 2  # copies of each kind: what one draw leaves as it was, another changes
 ROWS = 5_000
 DROPPED = 0.3  # share of rows that "fewer" leaves out
 DROPPED_KEYS = 0.15  # the same for rows that others refer to, which go with them
@@ -29,6 +30,7 @@ CLONED = 0.7  # share of rows that "more" repeats with changes
 RENEWED = 0.5  # share of names that occur several times, and of references, that get a new one there
 EMPTIED = 0.15  # share of new values that are NULL, in columns that had NULL
 MEASURE = 0.5  # numeric columns with this share of distinct values are measures: their values may be new ones
+SPREAD = 1.0  # powers of ten by which a new number differs at most: a sum must not follow the count of its rows
 REPEATING = 0.8  # a column with at most this share of distinct values can be seen to decide another
 REFERENCE = 3  # distinct texts from which containment in a key is taken for a reference
 
@@ -67,15 +69,15 @@ class Source:
 
 
 def changed_copies(held: Path) -> list[Path]:
-    """The changed copies of `held`, made on first use."""
-    targets = [held.with_name(f"{held.stem}-{kind}{RULES}.sqlite") for kind in KINDS]
+    """The changed copies of `held`, `ROUNDS` times one of each kind; made on first use."""
+    targets = [held.with_name(f"{held.stem}-{kind}{turn}-{RULES}.sqlite") for turn in range(ROUNDS) for kind in KINDS]
     if all(target.exists() for target in targets):
         return targets
     with closing(connect(held)) as connection:
         source = _read(connection, held.stem)
         rest = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type IN ('index', 'view') AND sql IS NOT NULL")]
-    for target, change in zip(targets, (_fewer, _exchanged, _more), strict=True):
-        draw = random.Random(target.stem)
+    for target, (turn, change) in zip(targets, product(range(ROUNDS), (_fewer, _exchanged, _more)), strict=True):
+        draw, source = random.Random(target.stem), replace(source, seed=f"{held.stem} {turn}")
         rows = {name: change(source, name, sheet, draw) for name, sheet in source.tables.items()}
         _drop_orphans(source, rows)
         for table in rows.values():
@@ -208,18 +210,18 @@ def _shuffled(source: Source, place: Place, column: list[Cell], measure: bool, d
 
 
 def _jittered(column: Iterable[Cell], draw: random.Random) -> list[Cell]:
-    """New numbers of about the same size, as many distinct ones as before."""
-    fresh: dict[Cell, Cell] = {None: None}
+    """New numbers, all different: the first of two equal ones would be right by the order of the rows."""
     used: set[Cell] = set()
+    fresh: list[Cell] = []
     for cell in column:
-        if cell not in fresh and isinstance(cell, int | float):
-            value = cell * draw.uniform(0.6, 1.6)
-            value = round(value) if isinstance(cell, int) else value
-            while value in used:
-                value += 1
-            used.add(value)
-            fresh[cell] = value
-    return [fresh.get(cell, cell) for cell in column]
+        if isinstance(cell, int | float):
+            value = cell * 10 ** draw.uniform(-SPREAD, SPREAD)
+            cell = round(value) if isinstance(cell, int) else value
+            while cell in used:
+                cell += 1
+            used.add(cell)
+        fresh.append(cell)
+    return fresh
 
 
 def _more(source: Source, name: str, sheet: Sheet, draw: random.Random) -> Rows:
@@ -228,8 +230,10 @@ def _more(source: Source, name: str, sheet: Sheet, draw: random.Random) -> Rows:
     if sheet.mutual:
         return _more_pairs(rows, *sheet.mutual, draw)
     held = {p: {row[p] for row in rows} for p in sheet.unique}
-    turns = [_endless({row[p] for row in sheet.rows}, draw) for p in range(len(sheet.columns))]
-    for row in sheet.rows:
+    ends = _lone_ends(sheet)
+    repeatable = [row for row in sheet.rows if not ends.intersection(enumerate(row))] or sheet.rows
+    turns = [_endless({row[p] for row in repeatable}, draw) for p in range(len(sheet.columns))]
+    for row in repeatable:
         chosen = draw.random() if sheet.key is None else source.share("clone", row[sheet.key])
         if chosen < CLONED:
             renew = draw.random() < 1 / 2
@@ -261,6 +265,15 @@ def _varied(source: Source, place: Place, row: list[Cell], turn: Iterator[Cell],
         new = draw.random() < RENEWED and source.share("clone", value) < CLONED
         return _fresh(value) if new else value
     return _jittered([cell], draw)[0] if p in sheet.measures else next(turn)
+
+
+def _lone_ends(sheet: Sheet) -> set[tuple[int, Cell]]:
+    """Columns and their greatest or least number, where one row alone holds it and a repetition could only hold it too."""
+    found: set[tuple[int, Cell]] = set()
+    for p in set(range(len(sheet.columns))) - sheet.measures - sheet.unique:
+        numbers = [cell for row in sheet.rows if isinstance(cell := row[p], int | float)]
+        found |= {(p, end) for end in (min(numbers), max(numbers)) if numbers.count(end) == 1} if numbers else set()
+    return found
 
 
 def _endless(values: Iterable[Cell], draw: random.Random) -> Iterator[Cell]:
@@ -295,12 +308,14 @@ def _fresh(cell: Cell) -> Cell:
 
 
 def _drop_orphans(source: Source, rows: dict[str, Rows]) -> None:
-    """Remove rows whose reference finds nothing, until none is left."""
+    """Remove rows whose reference finds nothing, until none is left; a tree keeps its branches, whose rows then refer to none."""
     changed = True
     while changed:
         changed = False
         for (name, p), (target, key) in source.refers.items():
             there = {row[key] for row in rows[target]} | {None}
+            if name == target and p in source.tables[name].nullable:
+                rows[name] = [row if row[p] in there else [*row[:p], None, *row[p + 1 :]] for row in rows[name]]
             kept = [row for row in rows[name] if row[p] in there]
             changed = changed or len(kept) < len(rows[name])
             rows[name] = kept

@@ -180,9 +180,10 @@ def nearest_value(case: Case) -> Iterator[Draft]:
 
 
 def other_column(case: Case) -> Iterator[Draft]:
-    """Another column of the same tables, wherever one is used; a wrong name that is used twice is changed everywhere."""
+    """Another column of the same tables, wherever one is used; also everywhere at once, and only so for a wrong name."""
     texts = {id(compared.column): compared for compared in case.query.comparisons()}
     done: set[tuple[str, int]] = set()
+    yield from _everywhere(case)
     for node in case.query.columns():
         mine, compared, clause = case.query.resolve(node), texts.get(id(node)), clause_of(node)
         select = node.find_ancestor(exp.Select)
@@ -199,6 +200,21 @@ def other_column(case: Case) -> Iterator[Draft]:
                 change = case.swap(*((one, case.reference(node, column)) for one in same))
                 operator = "projection" if clause == "SELECT" else "column"
                 yield Draft(operator, edit, change, prior, why, (*asked, *about(column)))
+
+
+def _everywhere(case: Case) -> Iterator[Draft]:
+    """A column that is used several times, another of its table in all these places."""
+    used: dict[Column, list[exp.Column]] = {}
+    for node in case.query.columns():
+        if len(mine := case.query.resolve(node)) == 1:
+            used.setdefault(mine[0], []).append(node)
+    for old, nodes in used.items():
+        for new in case.query.catalogue.columns([old.table]) if len(nodes) > 1 else ():
+            if new != old:
+                prior, why = _likely(case, nodes[0], [old], new, None)
+                pairs = [(node, exp.column(identifier(new.name), table=node.args.get("table"))) for node in nodes]
+                said = (*case.asked("superlative"), *about(new))
+                yield Draft("column", f"everywhere: {old.full} → {new.full}", case.swap(*pairs), prior, why, said)
 
 
 def _likely(case: Case, node: exp.Column, mine: list[Column], column: Column, compared: Compared | None) -> tuple[float, str]:

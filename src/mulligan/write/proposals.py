@@ -1,8 +1,9 @@
 """Propose alternatives: a few local edits of a failed action, from the agent's retry, from operators and a model.
 
 In: a failure with its evidence. Out: at most `limit` proposals to check, and refused ones with reasons. A proposal is local
-when it is one hunk of at most five lines and keeps at least 0.6 of the action's tokens, or exchanges one (SPEC A3.2). The model
-sees the task, the failed action and the world's feedback; never gold answers or hidden tests, which no stage can reach.
+when it is one hunk of at most five lines and similar to the action, or exchanges one token, or keeps the action and adds a
+little to it (SPEC A3.2). The model sees the task, the failed action and the world's feedback; never gold answers or hidden
+tests, which no stage can reach.
 """
 
 import difflib
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from mulligan.edits import Tokens, distance, edit_text
+from mulligan.edits import Tokens, edit_text
 from mulligan.errors import InvalidData
 from mulligan.prompts import prompt
 from mulligan.protocols import Model
@@ -19,8 +20,9 @@ from mulligan.replies import read_reply
 
 Clean = Callable[[str], str]
 
-RULE = "local:1-hunk,<=5-lines,similarity>=0.6;v1"
+RULE = "local:1-hunk,<=5-lines,similarity>=0.6|1-token|kept>=0.8+16;v2"
 MIN_SIMILARITY = 0.6
+KEPT, ADDED = 0.8, 16  # share of the action's tokens that stay, and tokens that may be added to them
 MAX_CHANGED_LINES = 5
 MAX_ACTION_CHARS = 20_000
 MAX_TOKENS = 320
@@ -113,20 +115,18 @@ def choose(
 
 
 def is_local(original: str, changed: str, tokens: Tokens) -> bool:
-    """One hunk of lines, at most five changed lines, and token similarity of at least 0.6, or one changed token (SPEC A3.2)."""
+    """One hunk of lines, at most five changed lines; and token similarity of at least 0.6 (SPEC A3.2), or one token exchanged, or at
+    least 0.8 of the action's tokens kept and at most 16 added, as when a short query becomes the inner one of another.
+    """
     lines = difflib.SequenceMatcher(None, original.splitlines(), changed.splitlines(), autojunk=False).get_opcodes()
     hunks = [(a1 - a0, b1 - b0) for op, a0, a1, b0, b1 in lines if op != "equal"]
-    return (
-        len(hunks) <= 1
-        and all(max(hunk) <= MAX_CHANGED_LINES for hunk in hunks)
-        and (distance(original, changed, tokens) <= 1.0 - MIN_SIMILARITY or _changed(original, changed, tokens) <= 1)
-    )
-
-
-def _changed(original: str, changed: str, tokens: Tokens) -> int:
-    """How many tokens were exchanged, added or left out: for actions so short that one is most of them."""
-    codes = difflib.SequenceMatcher(None, list(tokens(original)), list(tokens(changed)), autojunk=False).get_opcodes()
-    return sum(max(a1 - a0, b1 - b0) for op, a0, a1, b0, b1 in codes if op != "equal")
+    if len(hunks) > 1 or any(max(hunk) > MAX_CHANGED_LINES for hunk in hunks):
+        return False
+    before, after = list(tokens(original)), list(tokens(changed))
+    match = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    exchanged = sum(max(a1 - a0, b1 - b0) for op, a0, a1, b0, b1 in match.get_opcodes() if op != "equal")
+    kept = sum(block.size for block in match.get_matching_blocks())
+    return match.ratio() >= MIN_SIMILARITY or exchanged <= 1 or (kept >= KEPT * len(before) and len(after) - len(before) <= ADDED)
 
 
 def _fault(original: str, proposal: Proposal, parts: tuple[str, ...], seen: set[tuple[str, ...]], tokens: Tokens) -> Reason | None:
