@@ -38,6 +38,10 @@ def model() -> Model:
     return ScriptedModel(reply)
 
 
+def agreeing_model() -> Model:
+    return ScriptedModel(lambda messages: "Yes.")
+
+
 def logged_model() -> Model:
     """Slow enough to be stopped; writes down what it was paid for."""
     return LoggedModel(Path(os.environ["TOY_LOG"]), float(os.environ["TOY_DELAY"]))

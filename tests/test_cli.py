@@ -16,10 +16,12 @@ from typer.main import get_command
 
 import cli_parts
 from builders import record
+from islands import build
 from mulligan import building
 from mulligan.cli import app, main
 from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import UsageError
+from mulligan.records import Condition
 from mulligan.store import Store
 
 HERE = Path(__file__).parent
@@ -357,6 +359,18 @@ def test_recall_shows_guidance_or_says_why_not(call: Call, lessons: Path, argume
     found = value(call("recall", *arguments, "--store", lessons, "--world", "toy:ToyWorld", "--json"))
     assert bool(found["guidance"]) != bool(found["why_nothing"])
     assert lessons.read_bytes() == before
+
+
+def test_recall_asks_a_model_whether_a_condition_in_words_holds(call: Call, tmp_path: Path) -> None:
+    lesson = record("Which is largest?", condition=Condition(kind="judged", text="it asks for an area"))
+    embedder, database = HashingEmbedder(), build(tmp_path)
+    with Store(tmp_path / "mulligan.db") as store:
+        (vector,) = embedder.embed([lesson.situation])
+        store.add_record(lesson, vector, embedder=embedder.id)
+    arguments = ("recall", "Which is largest?", "--database", database, "--json")
+    assert value(call(*arguments))["why_nothing"] == "no condition of the nearest holds"
+    found = value(call(*arguments, "--model", "python:cli_parts:agreeing_model"))
+    assert "Applies when: it asks for an area" in found["guidance"]
 
 
 def test_an_export_is_read_back_identically(call: Call, lessons: Path, tmp_path: Path) -> None:

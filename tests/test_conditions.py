@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.conditions import holds, validate
+from mulligan.conditions import check_condition, holds
 from mulligan.errors import InvalidData
+from mulligan.records import Condition
 
 FACTS = {"mentions": ["river", "state"], "rows": 12, "dialect": "sqlite", "empty": None}
 
@@ -54,7 +55,8 @@ def test_holds(predicate: str, expected: bool) -> None:
 )
 def test_refuses_what_is_no_predicate(predicate: str) -> None:
     with pytest.raises(InvalidData):
-        validate(predicate)
+        check_condition(Condition(kind="predicate", predicate=predicate))
+    check_condition(Condition(kind="judged", text=predicate[:80]))
 
 
 @given(st.text(max_size=60))

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fake_endpoint import Handler, Server, fail
-from mulligan.embeddings import MAX_CHARS, RELATED, EndpointEmbedder, HashingEmbedder, StaticEmbedder, calibrate, open_embedder
+from mulligan.embeddings import (
+    MAX_CHARS,
+    RELATED,
+    EndpointEmbedder,
+    HashingEmbedder,
+    RememberingEmbedder,
+    StaticEmbedder,
+    calibrate,
+    open_embedder,
+)
 from mulligan.errors import ModelError, ModelUnreachable, UnknownName
 from mulligan.protocols import Embedder
 from test_store import ANYTHING
@@ -231,3 +240,18 @@ def test_scaling_never_turns_an_order_around(cosines: list[float], n: int) -> No
     scaled = calibration.scale(sorted(cosines))
     assert (np.diff(scaled) >= 0).all() and scaled.min() >= 0 and scaled.max() <= 1
     assert calibration.scale([calibration.floor, calibration.related, 1.0]).tolist() == pytest.approx([0, RELATED, 1], abs=1e-3)
+
+
+def test_remembered_rows_are_the_other_embedders_and_are_asked_for_once() -> None:
+    asked: list[str] = []
+
+    class Counting(HashingEmbedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            asked.extend(texts)
+            return super().embed(texts)
+
+    plain, remembering = HashingEmbedder(), RememberingEmbedder(Counting(), size=3)
+    for texts in (["a b", "c", "a b"], [], ["c", "d"], ["e", "c"], ["a b"]):
+        assert np.array_equal(remembering.embed(texts), plain.embed(texts))
+    assert (remembering.id, remembering.dim) == (plain.id, plain.dim)
+    assert asked == ["a b", "c", "d", "e", "a b"]

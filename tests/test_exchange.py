@@ -16,7 +16,7 @@ from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreDamaged, StoreError
 from mulligan.exchange import export_store, import_store, recover
 from mulligan.migrations import TABLES
-from mulligan.records import Usage
+from mulligan.records import Record, Usage, from_plain
 from mulligan.store import Store
 from test_migrations import DAMAGE, PAGE
 from test_store import ANYTHING, EMBEDDER, NAMES, add, fill, receipt, refused
@@ -117,6 +117,11 @@ def broken_check(lines: list[str]) -> int:
     return edited("episodes", lambda row: row)(lines)
 
 
+def unreadable(row: dict[str, Any]) -> None:
+    row["body"]["condition"] = {"kind": "predicate", "text": "c", "predicate": "open('x')"}
+    row["id"] = from_plain(Record, row["body"]).id
+
+
 def line(number: int, text: str) -> Callable[[list[str]], int]:
     return lambda lines: [lines.__setitem__(number - 1, text), number][1]  # type: ignore[return-value]
 
@@ -139,6 +144,7 @@ BAD: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "a body that is no object": (edited("receipts", lambda row: row.update(body=[1])), "no object"),
     "a NaN": (edited("usage", lambda row: row["body"].update(seconds=float("nan"))), "cannot be stored"),
     "a changed record": (edited("records", lambda row: row["body"].update(corrected="DROP TABLE x")), "not that of its content"),
+    "a condition that would stop every recall": (edited("records", unreadable), "may not contain"),
     "a changed task": (edited("tasks", lambda row: row["body"].update(prompt="other")), "not that of its content"),
     "a changed receipt": (edited("receipts", lambda row: row["body"].update(shown=[])), "not that of its content"),
     "a changed check": (broken_check, "Decision that cannot be read"),

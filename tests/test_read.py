@@ -2,12 +2,14 @@
 
 import re
 from dataclasses import replace
+from difflib import SequenceMatcher
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import attempt, candidate, record, situation, task
+from mulligan.edits import Likeness
 from mulligan.errors import UnknownName
 from mulligan.meter import estimate_tokens
 from mulligan.models import ScriptedModel
@@ -57,8 +59,11 @@ def test_after_a_failure_the_same_mistake_counts_as_much_as_the_same_question() 
     assert [c.similarity for c in kept] == [0.75]  # the other one, at 0.3, scores too little
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), max_size=12, unique=True), st.randoms())
-def test_comparing_few_actions_gives_the_order_of_comparing_all(drawn: list[tuple[float, float, float]], random: object) -> None:
+@pytest.mark.parametrize("bounded", [False, True])
+@given(drawn=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)), max_size=12, unique=True), random=st.randoms())
+def test_comparing_few_actions_gives_the_order_of_comparing_all(
+    bounded: bool, drawn: list[tuple[float, float, float]], random: object
+) -> None:
     likenesses = {f"SELECT {n}": alike for n, (_, alike, _) in enumerate(drawn)}
     hits = [
         replace(found(similarity, original=f"SELECT {n}"), statistics=Statistics(ema=ema)) for n, (similarity, _, ema) in enumerate(drawn)
@@ -69,10 +74,13 @@ def test_comparing_few_actions_gives_the_order_of_comparing_all(drawn: list[tupl
         compared.append(original)
         return likenesses[original]
 
+    def bound(failed: str, original: str) -> float:
+        return min(1.0, likenesses[original] + 0.1) if bounded else 1.0
+
     def kept(limit: int) -> list[Candidate]:
         random.shuffle(hits)  # type: ignore[attr-defined]
         after = situation(history=(attempt("a"),))
-        return retrieval.candidates(after, hits, traits=(), applies=everything, alike=alike, limit=limit, min_score=-1.0)
+        return retrieval.candidates(after, hits, traits=(), applies=everything, alike=alike, bound=bound, limit=limit, min_score=-1.0)
 
     best = kept(3)
     assert len(compared) == len(set(compared))
@@ -81,6 +89,15 @@ def test_comparing_few_actions_gives_the_order_of_comparing_all(drawn: list[tupl
     assert [c.record.original for c in every[:3]] == [c.record.original for c in best]
     assert [c.score for c in every] == pytest.approx(sorted(scores.values(), reverse=True))
     assert all(c.score == pytest.approx(scores[c.record.original]) for c in every)
+
+
+@given(st.text("ab'1 ", max_size=30), st.text("ab'1 ", max_size=30))
+def test_likeness_is_bounded_and_masks_literals(one: str, other: str) -> None:
+    alike = Likeness(str.split)
+    masked = [["?" if word[0] in "'1" else word for word in text.split()] for text in (one, other)]
+    assert alike(one, other) == SequenceMatcher(None, *masked, autojunk=False).ratio()
+    assert alike(one, other) <= alike.at_most(one, other) <= 1.0
+    assert alike(one, one) == alike.at_most(one, one) == 1.0
 
 
 def test_conditions_are_asked_only_until_enough_have_passed() -> None:

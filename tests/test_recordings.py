@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mulligan.errors import InvalidData, MulliganError, UnseenRequest, UsageError
 from mulligan.models import ScriptedModel
-from mulligan.recordings import CachedModel, Recording, RecordingModel, ReplayModel, request_key
+from mulligan.recordings import CachedModel, Recording, RecordingModel, ReplayModel, canonical
 from mulligan.records import Completion, Message, Usage
 
 HOW: dict[str, Any] = {"max_tokens": 9, "temperature": 0.0, "seed": 7}
@@ -48,7 +48,7 @@ class Shelf:
 
 def test_equal_requests_have_equal_keys_and_others_do_not() -> None:
     base = ("m", ask("a"), 9, 0.0, 7, {"x": 1, "y": 2})
-    assert request_key(*base) == request_key("m", tuple(ask("a")), 9, 0, 7, {"y": 2, "x": 1})
+    assert canonical(*base).key == canonical("m", tuple(ask("a")), 9, 0, 7, {"y": 2, "x": 1}).key
     others = [
         ("n", *base[1:]),
         ("m", ask("b"), *base[2:]),
@@ -60,7 +60,7 @@ def test_equal_requests_have_equal_keys_and_others_do_not() -> None:
         (*base[:5], None),
         (*base[:5], {"x": 1, "y": 3}),
     ]
-    assert len({request_key(*request) for request in [base, *others]}) == 10
+    assert len({canonical(*request).key for request in [base, *others]}) == 10
 
 
 def test_the_cache_pays_once_and_keeps_the_usage() -> None:
@@ -71,7 +71,7 @@ def test_the_cache_pays_once_and_keeps_the_usage() -> None:
     assert (first.paid, second.paid, script.calls, model.id) == (True, False, 1, "echo")
     assert (second.text, second.usage) == (first.text, first.usage)
     ((key, (_, request)),) = shelf.kept.items()
-    assert key == request_key("echo", ask("a"), 9, 0.0, 7)
+    assert key == canonical("echo", ask("a"), 9, 0.0, 7).key
     assert json.loads(request)["messages"][1] == {"role": "user", "content": "a"}
     model.complete(ask("a"), **{**HOW, "seed": 8})
     assert script.calls == 2
@@ -144,7 +144,7 @@ def test_what_was_recorded_is_replayed(tmp_path: Path, requests: list[Any], stop
     for part in (requests[:stop], requests[stop:]):  # the second process goes on where the first one stopped
         model = RecordingModel(script, path)
         made += [model.complete(m, max_tokens=9, temperature=0.0, seed=seed, schema=schema) for m, seed, schema in part]
-    assert script.calls == len({request_key("m", m, 9, 0.0, seed, schema) for m, seed, schema in requests})
+    assert script.calls == len({canonical("m", m, 9, 0.0, seed, schema).key for m, seed, schema in requests})
     replay = ReplayModel(path)
     for (messages, seed, schema), completion in zip(requests, made, strict=True):
         found = replay.complete(messages, max_tokens=9, temperature=0.0, seed=seed, schema=schema)
@@ -166,7 +166,7 @@ def test_the_file_is_readable_and_says_long_texts_once(tmp_path: Path) -> None:
     assert [line["text"] for line in lines if "text" in line] == ["t1", "t2"]
     reply = {"text": "SELECT 1", "finish": "stop", "prompt_tokens": 109, "completion_tokens": 3, "seconds": 0.0}
     assert lines[-1] == {
-        "key": request_key("m", questions[-1], 9, 0.0, 7, SCHEMA),
+        "key": canonical("m", questions[-1], 9, 0.0, 7, SCHEMA).key,
         "messages": [{"role": "user", "content": [{"text": "t1"}, "Question 49: 长江?"]}],
         **HOW,
         "schema": [{"text": "t2"}],
@@ -255,7 +255,7 @@ def test_half_a_surrogate_pair_is_refused(tmp_path: Path, text: str) -> None:
 def test_one_request_has_one_reply(tmp_path: Path) -> None:
     recording = Recording.open(tmp_path / "recording.jsonl", "m")
     request = '{"model":"m","messages":[],"max_tokens":1,"temperature":0.0,"seed":0}'
-    key = request_key("m", [], 1, 0.0, 0)
+    key = canonical("m", [], 1, 0.0, 0).key
     first = Completion(text="a", model="m", usage=Usage())
     recording.cache(key, first, request)
     recording.cache(key, first, request)

@@ -15,7 +15,7 @@ from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import Experiment, MemorySettings, TaskSettings
 from mulligan.models import ScriptedModel
-from mulligan.recordings import request_key
+from mulligan.recordings import canonical
 from mulligan.records import Message, to_json
 from toy import ToyWorld, toy_tasks
 
@@ -54,7 +54,7 @@ class LoggedModel(ScriptedModel):
         completion = super().complete(messages, **how)
         time.sleep(self._delay)
         with self._log.open("a") as file:
-            file.write(request_key(self.id, messages, *(how.get(k) for k in ("max_tokens", "temperature", "seed", "schema"))) + "\n")
+            file.write(canonical(self.id, messages, *(how.get(k) for k in ("max_tokens", "temperature", "seed", "schema"))).key + "\n")
         return completion
 
 

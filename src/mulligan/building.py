@@ -177,12 +177,13 @@ class Asked:
     tested: bool  # conditions were
 
 
-def ask(store: Store, text: str, *, at: World, database: Path | None, scope: str, chosen: str) -> Asked:
-    """Recall for `text` as an agent would at its first attempt. `chosen` names the selector."""
+def ask(store: Store, text: str, *, at: World, database: Path | None, scope: str, chosen: str, model: Model | None = None) -> Asked:
+    """Recall for `text` as an agent would at its first attempt. `chosen` names the selector; `model` judges conditions in words."""
     payload = {"database": str(database.absolute())} if database else {}
     task = Task(id="recall", domain=at.name, benchmark="recall", group="", split="heldout", prompt=text, payload=payload, scope=scope)
     kind, vectors = Memory if database else Blind, store_embedder(store)
-    memory = kind(store, at, embedder=vectors, selector=_selector(chosen, store), settings=Settings(conditions=bool(database)))
+    tested = Settings(conditions=bool(database))
+    memory = kind(store, at, embedder=vectors, model=model, selector=_selector(chosen, store), settings=tested)
     wide = kind(store, at, embedder=vectors, settings=Settings(conditions=False, min_score=-1.0))
     guidance = memory.recall(task)
     nearest, _ = wide.retrieve(Situation(task=task, facts=memory.facts(task)))

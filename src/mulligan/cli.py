@@ -193,16 +193,22 @@ def recall(
     world: WorldName = "sql",
     scope: Scope = "default",
     selector: Annotated[str, typer.Option("--selector", metavar="NAME", help="never, top1, threshold or utility.")] = "top1",
+    model: ModelSpec = "",
     as_json: AsJson = False,
 ) -> None:
     """Show what an agent would be handed for a task, and which records are nearest; writes nothing.
 
-    Without --database, facts of the task are unknown, and conditions are shown but not tested.
+    Without --database, facts of the task are unknown, and conditions are shown but not tested. Conditions in words hold only if
+    a --model says so.
     """
+    from contextlib import ExitStack
+
     from mulligan import building, cli_views, console
 
-    with open_store(store) as opened:
-        asked = building.ask(opened, text, at=building.world(world), database=database, scope=scope, chosen=selector)
+    with ExitStack() as stack:
+        judge = stack.enter_context(building.opened_model(model, os.environ)) if model else None
+        opened = stack.enter_context(open_store(store))
+        asked = building.ask(opened, text, at=building.world(world), database=database, scope=scope, chosen=selector, model=judge)
         cli_views.show_recall(asked, console.short_ids(opened.find("")), as_json=as_json)
 
 

@@ -287,9 +287,7 @@ def show_record(store: "Store", key: str, *, as_json: bool) -> None:
     from mulligan.experiment.results import Lesson
 
     stored = store.record(key)
-    rows = store.decisions()
-    made = next(((r.episode_id, r.attempt_index) for r in rows if r.decision.record == key), None)
-    decisions = tuple(r.decision for r in rows if (r.episode_id, r.attempt_index) == made)
+    decisions = tuple(row.decision for row in store.decisions(record=key))
     history = [{name: value for name, value in row.items() if name != "record"} for row in store.dump("history") if row["record"] == key]
     if as_json:
         show_json({"id": key, **to_plain(stored), "decisions": decisions, "history": history})

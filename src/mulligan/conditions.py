@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from mulligan.errors import InvalidData
+from mulligan.records import Condition
 
 MAX_CHARS = 400
 MAX_PARTS = 60
@@ -38,9 +39,10 @@ def holds(predicate: str, facts: Facts) -> bool:
     return _compile(predicate)(facts) is True
 
 
-def validate(predicate: str) -> None:
-    """Raises InvalidData that says what is wrong when `predicate` is not in the language."""
-    _compile(predicate)
+def check_condition(condition: Condition) -> None:
+    """Raises InvalidData that says what is wrong when a condition's predicate is not in the language."""
+    if condition.kind == "predicate":
+        _compile(condition.predicate)
 
 
 @lru_cache(maxsize=4096)

@@ -145,6 +145,29 @@ class EndpointEmbedder:
         return [item.embedding for item in sorted(reply.data, key=lambda item: item.index)]
 
 
+class RememberingEmbedder:
+    """Another embedder's rows, those of the last texts kept: for a few texts that are asked for again and again."""
+
+    def __init__(self, embedder: Embedder, size: int = 1_000) -> None:
+        self.id, self.size = embedder.id, size
+        self._embedder = embedder
+        self._rows: dict[str, NDArray[np.float32]] = {}
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the other."""
+        return self._embedder.dim
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Shape (len(texts), dim)."""
+        fresh = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        rows = {text: self._rows[text] for text in texts if text in self._rows} | dict(
+            zip(fresh, self._embedder.embed(fresh) if fresh else (), strict=True)
+        )
+        self._rows = dict([*self._rows.items(), *rows.items()][-self.size :])
+        return np.stack([rows[text] for text in texts]) if len(texts) else np.zeros((0, self.dim), np.float32)
+
+
 def open_embedder(spec: str) -> Embedder:
     """The embedder of that name: `static`, `hash:DIM` or `openai:MODEL`; an embedder's id is a name of it too."""
     kind, _, rest = spec.partition(":")

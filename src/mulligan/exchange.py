@@ -17,7 +17,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from mulligan.conditions import check_condition
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreDamaged, StoreError
+from mulligan.ledger import body
 from mulligan.migrations import MIGRATIONS, TABLES, attach, connect, storable
 from mulligan.records import (
     Attempt,
@@ -33,7 +35,7 @@ from mulligan.records import (
     from_plain,
     to_json,
 )
-from mulligan.store import Store, body
+from mulligan.store import Store
 
 FORMAT = "mulligan-store"
 GAP = 5_000  # rows in succession that cannot be read: more than hang on one lost page, so the table ends there
@@ -140,6 +142,8 @@ def _checked(store: Store, table: str, row: dict[str, Any]) -> dict[str, Any]:
     column, prefix = IDENTITY.get(table, ("", ""))
     if column and row[column] != (value.id if isinstance(value, Record) else content_id(prefix, value)):
         raise InvalidData(f"the {column} {row[column]!r} is not that of its content")
+    if isinstance(value, Record):
+        check_condition(value.condition)
     return {**row, "body": body(value)}
 
 

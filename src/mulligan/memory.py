@@ -9,10 +9,9 @@ This is the only module that knows the order of the stages. `recall` writes noth
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 
-from mulligan.edits import distance, likeness
-from mulligan.embeddings import SAMPLE, Calibration, StaticEmbedder, calibrate
+from mulligan.edits import Likeness, distance
+from mulligan.embeddings import SAMPLE, Calibration, RememberingEmbedder, StaticEmbedder, calibrate
 from mulligan.errors import UsageError
 from mulligan.meter import estimate_tokens
 from mulligan.pool import Pool
@@ -40,6 +39,9 @@ from mulligan.records import (
 from mulligan.search import record_text, unfit
 from mulligan.store import Store
 from mulligan.write import admission, checks, distillation, proposals, retention, signals
+
+LARGEST_PANEL = 1_000  # tasks that a long-lived memory tests conditions against: every lesson is held against all of them
+KEPT_FACTS = 4 * LARGEST_PANEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,8 @@ class Memory:
     """A store of checked lessons about one world.
 
     `model` proposes alternatives and judges conditions (without it only operators propose, and judged conditions do not hold).
-    `panel` are tasks of the same domain against which conditions are tested; tasks that were learnt from are added to it.
+    `panel` are tasks of the same domain against which conditions are tested; tasks that were learnt from are added to it, up to
+    `LARGEST_PANEL` in all.
     """
 
     def __init__(
@@ -97,10 +100,11 @@ class Memory:
         self.selector = selector or Top1()
         self.settings = settings or Settings()
         self._pool = pool or Pool()
-        self._tokens = lru_cache(maxsize=10_000)(world.tokens)  # after a failure every search hit's action is compared with the failed one
+        self._alike = Likeness(world.tokens)
         self._panel = {task.id: task for task in panel}
         self._facts: dict[str, tuple[Task, Mapping[str, Json]]] = {}
         self._calibrations: dict[tuple[str, str], Calibration] = {}
+        self._sampled = RememberingEmbedder(self.embedder)  # what calibration looks at hardly changes from one record to the next
 
     def learn(self, episode: Episode) -> list[Decision]:
         """Try local alternatives to the failed actions of `episode`, and store what verifiably did better.
@@ -129,7 +133,8 @@ class Memory:
             if examined.record is not None:
                 self._evict(examined.record.scope, examined.record.domain)
                 self._calibrations.pop((examined.record.scope, examined.record.domain), None)
-        self._panel.setdefault(episode.task.id, episode.task)
+        if len(self._panel) < LARGEST_PANEL:
+            self._panel.setdefault(episode.task.id, episode.task)
         return list(examined.decisions)
 
     def recall(self, task: Task, history: Sequence[Attempt] = (), *, observation: str = "", max_attempts: int = 1) -> Guidance:
@@ -177,7 +182,8 @@ class Memory:
             self._search(situation.task),
             traits=distillation.traits(situation.facts),
             applies=applies,
-            alike=lambda one, other: likeness(one, other, self._tokens),
+            alike=self._alike,
+            bound=self._alike.at_most,
             limit=self.settings.candidates,
             min_score=self.settings.min_score,
         )
@@ -191,6 +197,8 @@ class Memory:
         """What conditions may test about `task`; computed by the world once a task."""
         known = self._facts.get(task.id)
         if known is None or known[0] != task:
+            if len(self._facts) >= KEPT_FACTS:
+                self._facts.clear()
             known = self._facts[task.id] = (task, self.world.facts(task))
         return known[1]
 
@@ -221,7 +229,7 @@ class Memory:
         if place not in self._calibrations:
             self.store.check_embedder(self.embedder.id, self.embedder.dim)
             stored = self.store.records(scope=task.scope, domain=task.domain, limit=SAMPLE)
-            self._calibrations[place] = calibrate(self.embedder, [record_text(s.record) for s in stored])
+            self._calibrations[place] = calibrate(self._sampled, [record_text(s.record) for s in stored])
         return self._calibrations[place]
 
     def alternatives(self, task: Task, failure: Failure) -> tuple[list[Check], list[Decision], Usage]:

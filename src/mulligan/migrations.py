@@ -82,6 +82,7 @@ CREATE TABLE decisions (
     reason TEXT NOT NULL AS (json_extract(body, '$.reason')),
     record TEXT NOT NULL AS (json_extract(body, '$.record'))
 );
+CREATE INDEX decisions_record ON decisions (record) WHERE record <> '';
 CREATE VIEW signals AS
     SELECT a.episode, a.number AS attempt, '' AS proposal, s.key AS position, json_extract(s.value, '$.kind') AS kind,
         json_extract(s.value, '$.where') AS place, json_extract(s.value, '$.what') AS what
@@ -102,7 +103,7 @@ CREATE TABLE records (
     task TEXT NOT NULL AS (json_extract(body, '$.provenance.task')) STORED,
     "group" TEXT NOT NULL AS (json_extract(body, '$.provenance.group')) STORED
 );
-CREATE INDEX records_scope ON records (scope, status, domain);
+CREATE INDEX records_scope ON records (scope, status, domain, id);
 CREATE TABLE statistics (
     record TEXT PRIMARY KEY NOT NULL REFERENCES records (id) ON DELETE CASCADE,
     retrieved INTEGER NOT NULL DEFAULT 0,

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from mulligan.errors import MissingExtra, ModelError, ModelUnreachable, UsageError
 from mulligan.meter import Meter, MeteredModel, estimate_prompt, estimate_tokens
 from mulligan.protocols import Model
-from mulligan.recordings import CachedModel, RecordingModel, ReplayModel, request_key
+from mulligan.recordings import CachedModel, RecordingModel, ReplayModel
 from mulligan.records import Completion, Json, Message, Usage, to_json
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "ScriptedModel",
     "estimate_tokens",
     "open_model",
-    "request_key",
 ]
 
 Structured = Literal["schema", "object", "text"]

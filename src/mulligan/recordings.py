@@ -57,13 +57,6 @@ def canonical(
     )
 
 
-def request_key(
-    model_id: str, messages: Sequence[Message], max_tokens: int, temperature: float, seed: int, schema: Mapping[str, Json] | None = None
-) -> str:
-    """The key of a request; it does not depend on the order of keys in `schema`."""
-    return canonical(model_id, messages, max_tokens, temperature, seed, schema).key
-
-
 class Cache(Protocol):
     """Where replies are kept: the store, or a recording."""
 

@@ -17,15 +17,15 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from mulligan.errors import EmbeddingMismatch, InvalidData, StoreDamaged, StoreError
-from mulligan.migrations import Database, check_names, now, storable
+from mulligan.conditions import check_condition
+from mulligan.errors import EmbeddingMismatch, InvalidData, StoreError
+from mulligan.ledger import Ledger, body
+from mulligan.migrations import check_names, now
 from mulligan.protocols import Embedder
 from mulligan.records import (
     LIFECYCLE,
-    Completion,
     Decision,
     Episode,
-    Json,
     Outcome,
     Receipt,
     Record,
@@ -33,11 +33,8 @@ from mulligan.records import (
     Statistics,
     Status,
     Task,
-    Usage,
     content_id,
-    from_plain,
     noun,
-    to_json,
     to_plain,
 )
 from mulligan.search import COMMON, Hit, Shelf, index_text, query_words, record_text, unfit, vector_of
@@ -52,6 +49,8 @@ Row = tuple[Any, ...]
 _COUNTS = tuple(field.name for field in fields(Statistics))
 _RECORD = f"""SELECT r.body, r.status, r.reason, r.created_at, r.seq, {", ".join(f"s.{name}" for name in _COUNTS)}
     FROM records r JOIN statistics s ON s.record = r.id WHERE r.id = ?"""
+_CORRECTED = """(p.episode, p.attempt) IN (SELECT o.episode, o.attempt FROM decisions m JOIN proposals o ON o.id = m.proposal
+    WHERE m.record = :record AND m.record <> '' ORDER BY o.seq LIMIT 1)"""
 # A scope and all below it: `acme` takes `acme` and `acme/x`, not `acmex`. The character after "/" is "0".
 _WITHIN = "(scope = :scope OR (scope >= :scope || '/' AND scope < :scope || '0'))"
 
@@ -77,33 +76,12 @@ class StoredDecision:
     decision: Decision
 
 
-@noun
-class Booking:
-    """A line of the ledger. `paid` is False for what came out of a cache or a recording."""
-
-    key: str
-    stage: str
-    arm: str
-    task: str
-    usage: Usage
-    paid: bool
-    created_at: str
-
-
-def body(value: Any) -> str:
-    """Canonical JSON of a noun as it is stored. Raises InvalidData for what JSON cannot say: NaN, bytes, endless nesting."""
-    try:
-        return storable(to_json(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidData(f"a {type(value).__name__} cannot be stored: {error}") from error
-
-
 def _check_move(old: str, new: str, what: str) -> None:
     if new not in LIFECYCLE[old]:
         raise InvalidData(f"{what} is {old} and cannot become {new}")
 
 
-class Store(Database):
+class Store(Ledger):
     """The database. A context manager. `frozen` opens it for reading only: every write raises StoreFrozen."""
 
     def __init__(self, path: Path | str, *, frozen: bool = False) -> None:
@@ -113,13 +91,6 @@ class Store(Database):
         self._stored: dict[str, StoredRecord] = {}
         self._stored_at: Row = ()
         self._shelves: dict[tuple[str, str | None], tuple[Shelf, Row, Row]] = {}
-
-    def _noun(self, kind: type[T], text: str, **elsewhere: Json) -> T:
-        """Read a row's JSON and what of the noun lies in other rows."""
-        try:
-            return from_plain(kind, {**json.loads(text), **elsewhere})
-        except (InvalidData, ValueError, TypeError, RecursionError) as error:
-            raise StoreDamaged(f"{self.path} holds a {kind.__name__} that cannot be read ({error}): see `mulligan doctor`") from error
 
     # What happened: tasks, episodes, decisions.
 
@@ -207,12 +178,13 @@ class Store(Database):
             if before != text:
                 _check_move(state, path[-1], f"proposal {key}")
 
-    def decisions(self, episode_id: str | None = None) -> list[StoredDecision]:
-        """Decisions in the order in which they were made."""
-        sql = """SELECT p.episode, p.attempt, p.body, c.body, d.body FROM decisions d JOIN proposals p ON p.id = d.proposal
-            LEFT JOIN checks c ON c.proposal = p.id WHERE ? IS NULL OR p.episode = ? ORDER BY p.seq"""
+    def decisions(self, episode_id: str | None = None, *, record: str | None = None) -> list[StoredDecision]:
+        """Decisions in the order in which they were made: all, those of an episode, or those on the action that a record corrects."""
+        where = "p.episode = :episode" if episode_id is not None else _CORRECTED if record is not None else "1"
+        sql = f"""SELECT p.episode, p.attempt, p.body, c.body, d.body FROM decisions d JOIN proposals p ON p.id = d.proposal
+            LEFT JOIN checks c ON c.proposal = p.id WHERE {where} ORDER BY p.seq"""
         found = []
-        for episode, attempt, proposal_text, check_text, text in self._rows(sql, (episode_id, episode_id)):
+        for episode, attempt, proposal_text, check_text, text in self._rows(sql, {"episode": episode_id, "record": record}):
             proposal = json.loads(proposal_text)
             decision = self._noun(Decision, text, proposal=proposal, check=check_text and {**json.loads(check_text), "proposal": proposal})
             found.append(StoredDecision(episode_id=episode, attempt_index=attempt, decision=decision))
@@ -242,13 +214,15 @@ class Store(Database):
     def add_record(self, record: Record, vector: NDArray[np.float32], *, embedder: str) -> str:
         """Store a record with its vector, active, and return its id. `embedder` is the id of what made the vector.
 
-        Raises InvalidData for a record too large or repetitive to be a lesson, EmbeddingMismatch for a vector of another embedder.
+        Raises InvalidData for a record too large or repetitive to be a lesson or with a condition that cannot be read,
+        EmbeddingMismatch for a vector of another embedder.
         """
         origin = record.provenance
         check_names(scope=record.scope, domain=record.domain, task=origin.task, group=origin.group)
         text = body(record)
         if why := unfit(record):
             raise InvalidData(f"record refused: {': '.join(why)}")
+        check_condition(record.condition)
         key, dim, values = record.id, len(vector), vector_of(vector, len(vector))
         with self.transaction():
             self.check_embedder(embedder, dim)
@@ -278,12 +252,15 @@ class Store(Database):
     def records(
         self, *, scope: str | None = "default", domain: str | None = None, status: Status | None = "active", limit: int | None = None
     ) -> list[StoredRecord]:
-        """Records of exactly that scope in the order in which they were added; None means any. `limit` takes some, evenly by age."""
+        """Records of exactly that scope in the order in which they were added; None means any.
+
+        `limit` takes those with the least ids: a random sample, as ids are hashes, that changes little while records are added.
+        """
         wanted = {"scope": scope, "domain": domain, "status": status}
         where = " AND ".join(f"{name} = :{name}" for name, value in wanted.items() if value is not None) or "1"
-        keys = [key for (key,) in self._rows(f"SELECT id FROM records WHERE {where} ORDER BY seq", wanted)]
-        step = max(1.0, len(keys) / limit) if limit else 1.0
-        return self.several([keys[int(i * step)] for i in range(int(len(keys) / step))])
+        order = "ORDER BY id LIMIT :limit" if limit else "ORDER BY seq"
+        keys = [key for (key,) in self._rows(f"SELECT id FROM records WHERE {where} {order}", {**wanted, "limit": limit})]
+        return sorted(self.several(keys), key=lambda stored: stored.sequence)
 
     def holds_more(self, than: int, *, scope: str, domain: str) -> bool:
         """Whether more than so many active records are of exactly that scope and domain. Counts no further than it must."""
@@ -418,7 +395,7 @@ class Store(Database):
             self._shelves[scope, domain] = (shelf, state, base)
         return shelf
 
-    # What came of it: receipts, costs, replies.
+    # What came of it: receipts. Costs and replies are in the ledger.
 
     def add_receipt(self, receipt: Receipt) -> str:
         """Store what was retrieved and shown at a decision point, and count it in the records' statistics; return its id."""
@@ -456,34 +433,6 @@ class Store(Database):
         for key in keys:
             self._execute(f"UPDATE statistics SET {change} WHERE record = ?", (key,))
             self._stored.pop(key, None)
-
-    def add_usage(self, key: str, *, stage: str, arm: str = "", task: str = "", usage: Usage, paid: bool = True) -> None:
-        """Book a cost once: the second booking under the same key is none. `paid` is False for a reply out of a cache."""
-        with self.transaction():
-            self._insert("usage", key=key, stage=stage, arm=arm, task=task, paid=int(paid), created_at=now(), body=body(usage))
-
-    def ledger(self) -> list[Booking]:
-        """All bookings in order."""
-        rows = self._rows("SELECT key, stage, arm, task, paid, created_at, body FROM usage ORDER BY rowid")
-        return [
-            Booking(key=key, stage=stage, arm=arm, task=task, usage=self._noun(Usage, text), paid=bool(paid), created_at=created)
-            for key, stage, arm, task, paid, created, text in rows
-        ]
-
-    def cached(self, key: str) -> Completion | None:
-        """The reply kept under that key."""
-        rows = self._rows("SELECT body FROM completions WHERE key = ?", (key,))
-        return self._noun(Completion, rows[0][0]) if rows else None
-
-    def cache_usage(self) -> Usage:
-        """What the replies in the cache cost when they were paid for."""
-        kept = (self._noun(Completion, text) for (text,) in self._rows("SELECT body FROM completions"))
-        return sum((completion.usage for completion in kept if completion.paid), Usage())
-
-    def cache(self, key: str, completion: Completion, request_json: str) -> None:
-        """Keep a reply and the request that it answers; the first one under a key stays."""
-        with self.transaction():
-            self._insert("completions", key=key, created_at=now(), request=storable(request_json), body=body(completion))
 
     # The whole. dump, counts, digest and problems come with the file.
 

@@ -8,7 +8,7 @@ empty recall is an answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice, takewhile
 
@@ -37,38 +37,47 @@ def candidates(
     traits: Sequence[str],
     applies: Callable[[Record], bool],
     alike: Callable[[str, str], float],
+    bound: Callable[[str, str], float] = lambda one, other: 1.0,
     limit: int = LIMIT,
     min_score: float = MIN_SCORE,
 ) -> list[Candidate]:
     """The best `limit` of `found` that score at least `min_score` and whose condition `applies`, best first.
 
-    `alike` compares two actions, in [0, 1]. Conditions are asked in the order of the scores and only until `limit` records have
-    passed, since a judged one costs a model call.
+    `alike` compares two actions, in [0, 1]; `bound` says cheaply how alike they are at most. Conditions are asked in the order of the
+    scores and only until `limit` records have passed, since a judged one costs a model call.
     """
-    good = takewhile(lambda c: c.score >= min_score, _best_first(situation, found, frozenset(traits), alike))
+    good = takewhile(lambda c: c.score >= min_score, _best_first(situation, found, frozenset(traits), alike, bound))
     return list(islice((candidate for candidate in good if applies(candidate.record)), limit))
 
 
 def _best_first(
-    situation: Situation, found: Iterable[Found], traits: frozenset[str], alike: Callable[[str, str], float]
+    situation: Situation,
+    found: Iterable[Found],
+    traits: frozenset[str],
+    alike: Callable[[str, str], float],
+    bound: Callable[[str, str], float],
 ) -> Iterator[Candidate]:
     """All of `found`, best first, ties by id. Comparing actions is slow, so it is done only for what could still come next."""
-    hopes, failed = sorted((_at_best(situation, f, traits) for f in found), key=lambda c: -c.score), situation.failed
+    failed = situation.failed.action if situation.failed else None
+    hopes = []
+    for one in found:
+        most = 1.0 if failed is None else bound(failed, one.record.original)
+        hopes.append((_candidate(situation, one, traits, most), one))
+    hopes.sort(key=lambda hope: -hope[0].score)
     ready: list[tuple[float, str, Candidate]] = []
-    for hope in hopes:
+    for hope, one in hopes:
         while ready and ready[0][0] < -hope.score:
             yield heappop(ready)[2]
-        lack = (1.0 - alike(failed.action, hope.record.original)) / 2 if failed else 0.0
-        candidate = replace(hope, similarity=hope.similarity - lack, score=hope.score - 0.7 * lack) if lack else hope
-        heappush(ready, (-candidate.score, candidate.record.id, candidate))
+        exact = hope if failed is None else _candidate(situation, one, traits, alike(failed, one.record.original))
+        heappush(ready, (-exact.score, exact.record.id, exact))
     while ready:
         yield heappop(ready)[2]
 
 
-def _at_best(situation: Situation, found: Found, traits: frozenset[str]) -> Candidate:
-    """The candidate if, after a failure, the failed action is the record's own."""
+def _candidate(situation: Situation, found: Found, traits: frozenset[str], likeness: float) -> Candidate:
+    """The candidate if, after a failure, the failed action is so like the record's own."""
     overlap = _overlap(situation, found.record, traits)
-    similarity = found.similarity if situation.failed is None else (found.similarity + 1.0) / 2
+    similarity = found.similarity if situation.failed is None else (found.similarity + likeness) / 2
     return Candidate(
         record=found.record,
         statistics=found.statistics,
