@@ -81,14 +81,16 @@ MAY_USE = {
     "starlette fastapi uvicorn mcp asyncio": "server",
     "subprocess multiprocessing concurrent.futures pty": PROCESSES,
     "os.fork* os.system os.popen os.exec* os.spawn* os.posix_spawn*": PROCESSES,
-    "socket http urllib.request httpx requests aiohttp": "models",
+    "http urllib.request httpx requests aiohttp": "models",
+    "socket": "worlds.sandbox*",  # between the host and what runs behind its walls
     "pickle shelve dill": "",  # nothing is stored in a form that runs when it is read
     "marshal": "worlds.*",  # between a world and its own worker process, never to disk
     # registries; anywhere else they would blind the table above
-    "importlib.import_module __import__ runpy": "__init__ read.selection worlds building experiment.* cli*",
+    "importlib.import_module __import__ runpy": "__init__ read.selection worlds worlds.sandbox_inside building experiment.* cli*",
 }
 
 MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 16_000, 25, 120
+RUNS_STRANGERS = {"worlds.sandbox_inside"}  # what a stranger's code raises, whatever it is, is the answer
 SHORTER = {"protocols": 120, "errors": 60}  # what must stay on one page
 BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "base", "core", "manager"])
 
@@ -250,7 +252,7 @@ class Tree:
                 yield name, f"is called {word}: say what is inside"
 
     def handlers(self) -> Iterator[tuple[str, str]]:
-        for module in self.modules.values():
+        for module in (m for m in self.modules.values() if m.name not in RUNS_STRANGERS):
             functions = [n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
             for node in ast.walk(module.tree):
                 if _swallows_everything(node):

@@ -1,0 +1,326 @@
+"""The sandbox: untrusted Python checked in milliseconds, behind walls of the kernel.
+
+In: a program (untrusted source) and tests of its functions. Out: one outcome a test. Each check runs in two fresh processes, one
+for the program and one for the tests, forked from warm interpreters inside bubblewrap: own PID, mount, network, IPC and host
+names, a read-only root of system libraries and Python, nothing of the user's, private empty /tmp and /dev/shm, no environment,
+stdin closed, limits on time, memory, processes, files and output; all processes of a check are dead when it ends. The tests call
+the program's functions through the host, which forwards bytes: the program can neither see a test nor write a verdict.
+
+Not promised: safety from faults of the kernel. `process` walls nothing off: it keeps the limits and the separation of program and
+verdict, but the program can read and write what you can, use the network, and leave processes behind that call setsid.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from mulligan.errors import UsageError
+from mulligan.worlds.sandbox_inside import read_frame, write_frame
+
+Wall = Literal["bubblewrap", "process"]
+Kind = Literal["passed", "failed", "raised", "timeout", "gone"]
+
+INSIDE = Path(__file__).with_name("sandbox_inside.py")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+RIGHTS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # of the warm process; a check has none
+INSTALL = "running code needs bubblewrap: apt-get install bubblewrap (dnf, pacman and apk call it so too), or choose --sandbox=process"
+ELSEWHERE = "a container needs user namespaces (docker run --security-opt seccomp=unconfined), or choose --sandbox=process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one check may use. Seconds, bytes."""
+
+    wall_s: float = 5.0  # for loading the program, and again for each test
+    total_s: float = 30.0
+    cpu_s: int = 20
+    memory: int = 1 << 30
+    processes: int = 32
+    file_size: int = 16 << 20
+    output: int = 10_000  # bytes of output that are kept
+
+    def resources(self) -> dict[str, int]:
+        """As the kernel takes them."""
+        return {
+            "RLIMIT_CPU": self.cpu_s,
+            "RLIMIT_AS": self.memory,
+            "RLIMIT_NPROC": self.processes,
+            "RLIMIT_FSIZE": self.file_size,
+            "RLIMIT_NOFILE": 128,
+            "RLIMIT_CORE": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Untrusted `source`, and `tests` (snippets of Python) that call its functions by `names`. `setup` is run before the tests."""
+
+    source: str
+    tests: Sequence[str]
+    names: Sequence[str]
+    setup: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one test, or of loading the program. `line` is the program's own, 0 where none is to blame."""
+
+    kind: Kind
+    left: str = ""  # both sides of a comparison that does not hold
+    how: str = ""
+    right: str = ""
+    type: str = ""  # of an exception
+    said: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came of a check. `fault` is set when the program could not be loaded; then there are no outcomes."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    fault: Outcome | None = None
+    output: str = ""
+    cpu_s: float = 0.0
+
+
+class _Timeout(Exception):
+    """A frame did not come in time."""
+
+
+class _Channel:
+    """Frames to and from one child. Closed or broken reads as None."""
+
+    def __init__(self, end: socket.socket, output: int) -> None:
+        self._end, self.output = end, output
+
+    def send(self, body: bytes) -> None:
+        with suppress(OSError):  # it is gone, which the next read says
+            write_frame(self._end, body)
+
+    def receive(self, deadline: float) -> bytes | None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _Timeout
+        self._end.settimeout(left)
+        try:
+            return read_frame(self._end)
+        except TimeoutError:
+            raise _Timeout from None
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        self._end.close()
+        os.close(self.output)
+
+
+@dataclass(slots=True)
+class _Warm:
+    """A warm interpreter behind its wall, started on first use and again when it died. One child at a time."""
+
+    wall: Wall
+    role: str
+    _process: subprocess.Popen[bytes] | None = None
+    _control: socket.socket | None = None
+
+    def begin(self, limits: Limits) -> _Channel:
+        """Fork a child. Raises UsageError where the wall cannot be put up."""
+        for _ in range(2):  # one that died since, or was killed, is replaced
+            try:
+                return self._begin(limits)
+            except (OSError, EOFError):
+                said = self.close()
+        raise UsageError(f"{self.wall} cannot wall code off here ({said.strip() or 'it says nothing'}): {ELSEWHERE}")
+
+    def _begin(self, limits: Limits) -> _Channel:
+        control = self._control or self._start()
+        mine, theirs = socket.socketpair()
+        output = os.memfd_create("output")
+        channel = _Channel(mine, output)
+        told = {"order": "begin", "role": self.role, "limits": limits.resources()}
+        try:
+            with theirs:
+                socket.send_fds(control, [json.dumps(told).encode()], [theirs.fileno(), output])
+                if not control.recv(16):
+                    raise EOFError
+        except (OSError, EOFError):
+            channel.close()
+            raise
+        return channel
+
+    def end(self) -> dict[str, float]:
+        """Kill the child and all that it started; its exit status and processor time."""
+        try:
+            if self._control:
+                self._control.sendall(b'{"order": "end"}')
+                if told := self._control.recv(1 << 12):
+                    return dict(json.loads(told))
+        except OSError:
+            pass
+        self.close()
+        return {}
+
+    def _start(self) -> socket.socket:
+        command = _command(self.wall)
+        mine, theirs = socket.socketpair()
+        with theirs:
+            env = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
+            self._process = subprocess.Popen(
+                [*command, str(theirs.fileno())],
+                env=env,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        mine.settimeout(30)
+        self._control = mine
+        return mine
+
+    def close(self) -> str:
+        """End the interpreter, and with it everything behind its wall; what it said."""
+        if self._control:
+            self._control.close()
+        said = b""
+        if self._process:
+            self._process.kill()
+            _, said = self._process.communicate()
+        self._control = self._process = None
+        return said.decode("utf-8", "replace")[-300:]
+
+
+def _command(wall: Wall) -> list[str]:
+    """What starts a warm interpreter; the descriptor of its end of the control channel is to be added."""
+    python = [sys.executable, "-s", "-P", "-c", INSIDE.read_text("utf-8")]
+    if wall == "process":
+        return [*python, "process"]
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise UsageError(INSTALL)
+    own = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(Path(sys.executable).resolve().parent.parent)}
+    names = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"]
+    if os.getuid() != 0:
+        names.append("--unshare-user")
+    above = sorted({str(parent) for place in own for parent in Path(place).parents} - {"/", *SYSTEM})
+    folders = [part for place in above for part in ("--perms", "0755", "--dir", place)]  # a check is nobody, and has to get through
+    binds = [*folders, *(part for place in (*SYSTEM, *sorted(own)) for part in ("--ro-bind-try", place, place))]
+    rights = ["--cap-drop", "ALL", *(part for right in RIGHTS for part in ("--cap-add", right))]
+    places = ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp", "--new-session"]
+    return [bwrap, *names, *binds, *places, *rights, "--", *python, "isolated"]
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """Checks programs one after another; threads take turns. Close it, or use it as a context manager."""
+
+    wall: Wall = "bubblewrap"
+    limits: Limits = field(default_factory=Limits)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _candidates: _Warm = field(init=False)
+    _judges: _Warm = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._candidates, self._judges = _Warm(self.wall, "candidate"), _Warm(self.wall, "judge")
+
+    def check(self, program: Program) -> Report:
+        """One outcome a test. A test that hangs or ends the process costs itself: the rest is tried in fresh processes."""
+        with self._lock:
+            until = time.monotonic() + self.limits.total_s
+            outcomes: list[Outcome] = []
+            output, cpu = "", 0.0
+            while len(outcomes) < len(program.tests) or not program.tests:
+                report = self._round(program, len(outcomes), until)
+                output, cpu = output or report.output, cpu + report.cpu_s
+                if report.fault or not program.tests:
+                    return Report(fault=report.fault, output=output, cpu_s=cpu)
+                outcomes += report.outcomes
+            return Report(outcomes=tuple(outcomes), output=output, cpu_s=cpu)
+
+    def _round(self, program: Program, first: int, until: float) -> Report:
+        """Tests from the `first` one on, up to one that ends the round."""
+        candidate = self._candidates.begin(self.limits)
+        outcomes: list[Outcome] = []
+        fault = None
+        try:
+            candidate.send(json.dumps(program.source).encode("utf-8", "surrogatepass"))
+            try:
+                loaded = candidate.receive(self._deadline(until))
+                fault = _fault(loaded)
+            except _Timeout:
+                fault = Outcome(kind="timeout", said="loading the program took too long")
+            if fault is None and program.tests:
+                outcomes = self._judged(program, first, candidate, until)
+        finally:
+            used = self._candidates.end()
+            output = os.pread(candidate.output, self.limits.output, 0).decode("utf-8", "replace")
+            candidate.close()
+        return Report(outcomes=tuple(outcomes), fault=fault, output=output, cpu_s=used.get("cpu_s", 0.0))
+
+    def _judged(self, program: Program, first: int, candidate: _Channel, until: float) -> list[Outcome]:
+        judge = self._judges.begin(self.limits)
+        outcomes: list[Outcome] = []
+        try:
+            told = {"setup": program.setup, "names": list(program.names), "tests": list(program.tests[first:])}
+            judge.send(json.dumps(told).encode("utf-8", "surrogatepass"))
+            deadline = self._deadline(until)
+            while (frame := judge.receive(deadline)) not in (None, b"E"):
+                assert frame is not None
+                if frame[:1] == b"R":
+                    outcomes.append(_outcome(json.loads(frame[1:])))
+                    deadline = self._deadline(until)
+                else:
+                    candidate.send(frame[1:])
+                    judge.send(candidate.receive(deadline) or b"")
+            if frame is None:
+                outcomes.append(Outcome(kind="gone", said="the tests' own process ended"))
+        except _Timeout:
+            outcomes.append(Outcome(kind="timeout", said=f"no answer within {self.limits.wall_s:g} s"))
+        finally:
+            self._judges.end()
+            judge.close()
+        return outcomes
+
+    def _deadline(self, until: float) -> float:
+        return min(until, time.monotonic() + self.limits.wall_s)
+
+    def close(self) -> None:
+        """End the warm interpreters."""
+        self._candidates.close()
+        self._judges.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _fault(loaded: bytes | None) -> Outcome | None:
+    """What stands in the way of the tests. The answer is the program's own, so it can be anything."""
+    if loaded is None:
+        return Outcome(kind="gone", said="the process ended while the program was loaded")
+    try:
+        told = json.loads(loaded)
+        raised = told.get("raised")
+        return None if raised is None else _outcome({**raised, "kind": "raised"})
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return Outcome(kind="gone", said="the program wrote to the channel of its answers")
+
+
+def _outcome(told: dict[str, Any]) -> Outcome:
+    text = {name: str(told.get(name, ""))[:300] for name in ("left", "how", "right", "type", "said")}
+    line = told.get("line", 0)
+    return Outcome(kind=told["kind"], **text, line=line if isinstance(line, int) else 0)
