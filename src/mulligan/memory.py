@@ -172,16 +172,17 @@ class Memory:
             spent.append(completion.usage)
             return truth
 
-        def applies(record: Record) -> bool:
-            if not self.recallable(record):
-                return False
+        def holds(record: Record) -> bool:
             return not self.settings.conditions or retrieval.condition_holds(record.condition, situation, judge)
+
+        def may(record: Record) -> bool:  # what a predicate shuts out needs no score; what a model must be asked for waits for it
+            return self.recallable(record) and (record.condition.kind == "judged" or holds(record))
 
         kept = retrieval.candidates(
             situation,
-            self._search(situation.task),
+            [found for found in self._search(situation.task) if may(found.record)],
             traits=distillation.traits(situation.facts),
-            applies=applies,
+            applies=lambda record: record.condition.kind != "judged" or holds(record),
             alike=self._alike,
             bound=self._alike.at_most,
             limit=self.settings.candidates,
