@@ -136,42 +136,55 @@ class _Warm:
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
 
-    def begin(self, limits: Limits) -> _Channel:
-        """Fork a child. Raises UsageError where the wall cannot be put up."""
-        for _ in range(2):  # one that died since, or was killed, is replaced
-            try:
-                return self._begin(limits)
-            except (OSError, EOFError):
-                said = self.close()
-        raise UsageError(f"{self.wall} cannot wall code off here ({said.strip() or 'it says nothing'}): {ELSEWHERE}")
-
-    def _begin(self, limits: Limits) -> _Channel:
-        control = self._control or self._start()
+    def order(self, limits: Limits) -> _Channel | None:
+        """Ask for a child; None when the interpreter is gone. Raises UsageError where there is no wall to put up."""
         mine, theirs = socket.socketpair()
-        output = os.memfd_create("output")
-        channel = _Channel(mine, output)
+        channel = _Channel(mine, os.memfd_create("output"))
         told = {"order": "begin", "role": self.role, "limits": limits.resources()}
         try:
             with theirs:
-                socket.send_fds(control, [json.dumps(told).encode()], [theirs.fileno(), output])
-                if not control.recv(16):
-                    raise EOFError
-        except (OSError, EOFError):
+                socket.send_fds(self._control or self._start(), [json.dumps(told).encode()], [theirs.fileno(), channel.output])
+        except OSError:
+            channel.close()
+            return None
+        except UsageError:
             channel.close()
             raise
         return channel
 
-    def end(self) -> dict[str, float]:
-        """Kill the child and all that it started; its exit status and processor time."""
-        try:
-            if self._control:
-                self._control.sendall(b'{"order": "end"}')
-                if told := self._control.recv(1 << 12):
-                    return dict(json.loads(told))
-        except OSError:
-            pass
+    def begun(self, channel: _Channel | None, limits: Limits) -> _Channel:
+        """The child that was asked for. An interpreter that has died is replaced; raises UsageError where the new one cannot start."""
+        if channel is not None and self._acknowledged():
+            return channel
+        if channel is not None:
+            channel.close()
         self.close()
-        return {}
+        fresh = self.order(limits)
+        if fresh is not None and self._acknowledged():
+            return fresh
+        if fresh is not None:
+            fresh.close()
+        said = self.close().strip() or "it says nothing"
+        raise UsageError(f"{self.wall} cannot wall code off here ({said}): {ELSEWHERE}")
+
+    def _acknowledged(self) -> bool:
+        with suppress(OSError):
+            return self._control is not None and bool(self._control.recv(16))
+        return False
+
+    def kill(self) -> None:
+        """Ask for the end of the child and of all that it started."""
+        if self._control:
+            with suppress(OSError):
+                self._control.sendall(b'{"order": "end"}')
+
+    def killed(self) -> float:
+        """Wait for that end; the processor time that the child took, in seconds."""
+        with suppress(OSError, ValueError):
+            if self._control and (told := self._control.recv(1 << 12)):
+                return float(json.loads(told)["cpu_s"])
+        self.close()
+        return 0.0
 
     def _start(self) -> socket.socket:
         command = _command(self.wall)
@@ -250,34 +263,40 @@ class Sandbox:
             return Report(outcomes=tuple(outcomes), output=output, cpu_s=cpu)
 
     def _round(self, program: Program, first: int, until: float) -> Report:
-        """Tests from the `first` one on, up to one that ends the round."""
-        candidate = self._candidates.begin(self.limits)
-        outcomes: list[Outcome] = []
-        fault = None
-        try:
-            candidate.send(json.dumps(program.source).encode("utf-8", "surrogatepass"))
-            try:
-                loaded = candidate.receive(self._deadline(until))
-                fault = _fault(loaded)
-            except _Timeout:
-                fault = Outcome(kind="timeout", said="loading the program took too long")
-            if fault is None and program.tests:
-                outcomes = self._judged(program, first, candidate, until)
-        finally:
-            used = self._candidates.end()
-            output = os.pread(candidate.output, self.limits.output, 0).decode("utf-8", "replace")
-            candidate.close()
-        return Report(outcomes=tuple(outcomes), fault=fault, output=output, cpu_s=used.get("cpu_s", 0.0))
-
-    def _judged(self, program: Program, first: int, candidate: _Channel, until: float) -> list[Outcome]:
-        judge = self._judges.begin(self.limits)
+        """Tests from the `first` one on, up to one that ends the round. Both sides start, and end, at the same time."""
+        both = (self._candidates, self._judges)
+        asked = [warm.order(self.limits) for warm in both]
+        candidate, judge = (warm.begun(channel, self.limits) for warm, channel in zip(both, asked, strict=True))
         outcomes: list[Outcome] = []
         try:
             told = {"setup": program.setup, "names": list(program.names), "tests": list(program.tests[first:])}
+            candidate.send(json.dumps(program.source).encode("utf-8", "surrogatepass"))
             judge.send(json.dumps(told).encode("utf-8", "surrogatepass"))
+            fault = self._loaded(candidate, until)
+            if fault is None:
+                outcomes = self._judged(candidate, judge, until)
+        finally:
+            for warm in both:
+                warm.kill()
+            cpu, _ = (warm.killed() for warm in both)
+            output = os.pread(candidate.output, self.limits.output, 0).decode("utf-8", "replace")
+            candidate.close()
+            judge.close()
+        return Report(outcomes=tuple(outcomes), fault=fault, output=output, cpu_s=cpu)
+
+    def _loaded(self, candidate: _Channel, until: float) -> Outcome | None:
+        """What stands in the way of the tests."""
+        try:
+            return _fault(candidate.receive(self._deadline(until)))
+        except _Timeout:
+            return Outcome(kind="timeout", said="loading the program took too long")
+
+    def _judged(self, candidate: _Channel, judge: _Channel, until: float) -> list[Outcome]:
+        """Forward calls and answers; collect what the judge reports."""
+        outcomes: list[Outcome] = []
+        try:
             deadline = self._deadline(until)
-            while (frame := judge.receive(deadline)) not in (None, b"E"):
-                assert frame is not None
+            while (frame := judge.receive(deadline)) is not None and frame != b"E":
                 if frame[:1] == b"R":
                     outcomes.append(_outcome(json.loads(frame[1:])))
                     deadline = self._deadline(until)
@@ -288,9 +307,6 @@ class Sandbox:
                 outcomes.append(Outcome(kind="gone", said="the tests' own process ended"))
         except _Timeout:
             outcomes.append(Outcome(kind="timeout", said=f"no answer within {self.limits.wall_s:g} s"))
-        finally:
-            self._judges.end()
-            judge.close()
         return outcomes
 
     def _deadline(self, until: float) -> float:
@@ -309,7 +325,7 @@ class Sandbox:
 
 
 def _fault(loaded: bytes | None) -> Outcome | None:
-    """What stands in the way of the tests. The answer is the program's own, so it can be anything."""
+    """What the program's first answer says against it. It is the program's own, so it can be anything."""
     if loaded is None:
         return Outcome(kind="gone", said="the process ended while the program was loaded")
     try:
