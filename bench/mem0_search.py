@@ -8,72 +8,40 @@ installed, which makes its search faster, not slower.
 """
 
 import json
-import os
-import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+from bench.other import Other
 
 VERSION = "2.2.1"
 
 
-class Mem0:
+class Mem0(Other):
     """The client: a mem0 memory in another process. `search` gives the milliseconds that it took there."""
 
     most = 2_000  # records: more take mem0 minutes to add
 
     def __init__(self, interpreter: Path | None, folder: Path) -> None:
-        """Starts it; without an interpreter, one is made in `folder` with mem0 installed, which takes a minute or two."""
-        python = interpreter or install(folder / "mem0-venv")
-        home = folder / "mem0-home"
-        home.mkdir()
-        environ = {"PATH": os.environ["PATH"], "HOME": str(home), "MEM0_DIR": str(home), "MEM0_TELEMETRY": "False"}
-        environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1] / "src")
-        command = [str(python), str(Path(__file__).resolve()), str(home)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
+        needs = (f"mem0ai=={VERSION}", *(f"{name}=={version(name)}" for name in ("wordllama", "numpy", "pydantic")))
+        super().__init__(str(Path(__file__).resolve()), needs, interpreter, folder)
         self.held = 0
-        self._answer()  # it is ready
+
+    def environ(self, home: Path) -> dict[str, str]:
+        """Its folder, and no telemetry."""
+        return {"MEM0_DIR": str(home), "MEM0_TELEMETRY": "False"}
 
     def add(self, text: str) -> None:
         """Store a text."""
-        self._ask({"add": text})
+        self.ask({"add": text})
         self.held += 1
 
     def search(self, text: str) -> float:
         """Search as an agent would for three memories; milliseconds in that process."""
-        return float(self._ask({"search": text})["ms"])
-
-    def _ask(self, request: dict[str, str]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline()):
-            raise SystemExit("mem0 ended, see above: the interpreter needs mem0ai and wordllama")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._process.communicate()  # closes its input, which ends it
-
-
-def install(folder: Path) -> Path:
-    """A new environment with mem0 and the word vectors in it; its interpreter."""
-    from importlib.metadata import version
-
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    wanted = [f"mem0ai=={VERSION}", *(f"{name}=={version(name)}" for name in ("wordllama", "numpy", "pydantic"))]
-    subprocess.run([str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *wanted], check=True, stdout=sys.stderr)
-    return python
+        return float(self.ask({"search": text})["ms"])
 
 
 def serve(home: str) -> None:

@@ -1,10 +1,10 @@
 """The sandbox: untrusted Python checked in milliseconds, behind walls of the kernel.
 
-In: a program (untrusted source) and tests of its functions. Out: one outcome a test. Each check runs in two fresh processes, one
-for the program and one for the tests, forked from warm interpreters inside bubblewrap: own PID, mount, network, IPC and host
-names, a read-only root of system libraries and Python, nothing of the user's, private empty /tmp and /dev/shm, no environment,
-stdin closed, limits on time, memory, processes, files and output; all processes of a check are dead when it ends. The tests call
-the program's functions through the host, which forwards bytes: the program can neither see a test nor write a verdict.
+In: a program (untrusted source) and tests of its functions. Out: one outcome a test. Each check runs in a fresh process, forked
+from a warm interpreter inside bubblewrap, and its tests in another, likewise walled: own PID, mount, network, IPC and host names,
+a read-only root of system libraries and Python, nothing of the user's, private empty /tmp and /dev/shm, no environment, stdin
+closed, limits on time, memory, processes, files and output; all processes of a check are dead when it ends. The tests call the
+program's functions through the host, which forwards bytes: the program can neither see a test nor write a verdict.
 
 Not promised: safety from faults of the kernel. `process` walls nothing off: it keeps the limits and the separation of program and
 verdict, but the program can read and write what you can, use the network, and leave processes behind that call setsid.
@@ -34,6 +34,7 @@ Kind = Literal["passed", "failed", "raised", "timeout", "gone"]
 
 INSIDE = Path(__file__).with_name("sandbox_inside.py")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+JUDGEMENTS = 500  # of one judge before it is replaced
 RIGHTS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # of the warm process; a check has none
 INSTALL = "running code needs bubblewrap: apt-get install bubblewrap (dnf, pacman and apk call it so too), or choose --sandbox=process"
 ELSEWHERE = "a container needs user namespaces (docker run --security-opt seccomp=unconfined), or choose --sandbox=process"
@@ -51,10 +52,10 @@ class Limits:
     file_size: int = 16 << 20
     output: int = 10_000  # bytes of output that are kept
 
-    def resources(self) -> dict[str, int]:
-        """As the kernel takes them."""
+    def resources(self, role: str) -> dict[str, int]:
+        """As the kernel takes them. The judge of many checks is watched by the clock alone."""
         return {
-            "RLIMIT_CPU": self.cpu_s,
+            **({"RLIMIT_CPU": self.cpu_s} if role == "candidate" else {}),
             "RLIMIT_AS": self.memory,
             "RLIMIT_NPROC": self.processes,
             "RLIMIT_FSIZE": self.file_size,
@@ -122,6 +123,17 @@ class _Channel:
         except OSError:
             return None
 
+    def alive(self) -> bool:
+        """Whether the other side is still there; it has nothing to say between checks."""
+        self._end.settimeout(0)
+        try:
+            self._end.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
     def close(self) -> None:
         self._end.close()
         os.close(self.output)
@@ -136,53 +148,33 @@ class _Warm:
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
 
-    def order(self, limits: Limits) -> _Channel | None:
-        """Ask for a child; None when the interpreter is gone. Raises UsageError where there is no wall to put up."""
-        mine, theirs = socket.socketpair()
-        channel = _Channel(mine, os.memfd_create("output"))
-        told = {"order": "begin", "role": self.role, "limits": limits.resources()}
-        try:
-            with theirs:
-                socket.send_fds(self._control or self._start(), [json.dumps(told).encode()], [theirs.fileno(), channel.output])
-        except OSError:
-            channel.close()
-            return None
-        except UsageError:
-            channel.close()
-            raise
-        return channel
-
-    def begun(self, channel: _Channel | None, limits: Limits) -> _Channel:
-        """The child that was asked for. An interpreter that has died is replaced; raises UsageError where the new one cannot start."""
-        if channel is not None and self._acknowledged():
-            return channel
-        if channel is not None:
-            channel.close()
-        self.close()
-        fresh = self.order(limits)
-        if fresh is not None and self._acknowledged():
-            return fresh
-        if fresh is not None:
-            fresh.close()
-        said = self.close().strip() or "it says nothing"
+    def begin(self, limits: Limits) -> _Channel:
+        """A child for one check. An interpreter that died since is replaced; raises UsageError where the wall cannot be put up."""
+        for _ in range(2):
+            if channel := self._begin(limits):
+                return channel
+            said = self.close().strip() or "it says nothing"
         raise UsageError(f"{self.wall} cannot wall code off here ({said}): {ELSEWHERE}")
 
-    def _acknowledged(self) -> bool:
-        with suppress(OSError):
-            return self._control is not None and bool(self._control.recv(16))
-        return False
+    def _begin(self, limits: Limits) -> _Channel | None:
+        control = self._control or self._start()
+        mine, theirs = socket.socketpair()
+        channel = _Channel(mine, os.memfd_create("output"))
+        told = {"order": "begin", "role": self.role, "limits": limits.resources(self.role)}
+        with theirs, suppress(OSError):
+            socket.send_fds(control, [json.dumps(told).encode()], [theirs.fileno(), channel.output])
+            if control.recv(16):
+                return channel
+        channel.close()
+        return None
 
-    def kill(self) -> None:
-        """Ask for the end of the child and of all that it started."""
-        if self._control:
-            with suppress(OSError):
-                self._control.sendall(b'{"order": "end"}')
-
-    def killed(self) -> float:
-        """Wait for that end; the processor time that the child took, in seconds."""
+    def end(self) -> float:
+        """Kill the child and all that it started; the processor time that it took, in seconds."""
         with suppress(OSError, ValueError):
-            if self._control and (told := self._control.recv(1 << 12)):
-                return float(json.loads(told)["cpu_s"])
+            if self._control:
+                self._control.sendall(b'{"order": "end"}')
+                if told := self._control.recv(1 << 12):
+                    return float(json.loads(told)["cpu_s"])
         self.close()
         return 0.0
 
@@ -244,6 +236,8 @@ class Sandbox:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _candidates: _Warm = field(init=False)
     _judges: _Warm = field(init=False)
+    _judge: _Channel | None = None  # stays from check to check, since no program is ever in it
+    _judgements: int = 0
 
     def __post_init__(self) -> None:
         self._candidates, self._judges = _Warm(self.wall, "candidate"), _Warm(self.wall, "judge")
@@ -263,25 +257,19 @@ class Sandbox:
             return Report(outcomes=tuple(outcomes), output=output, cpu_s=cpu)
 
     def _round(self, program: Program, first: int, until: float) -> Report:
-        """Tests from the `first` one on, up to one that ends the round. Both sides start, and end, at the same time."""
-        both = (self._candidates, self._judges)
-        asked = [warm.order(self.limits) for warm in both]
-        candidate, judge = (warm.begun(channel, self.limits) for warm, channel in zip(both, asked, strict=True))
+        """Tests from the `first` one on, up to one that ends the round."""
+        candidate = self._candidates.begin(self.limits)
         outcomes: list[Outcome] = []
         try:
-            told = {"setup": program.setup, "names": list(program.names), "tests": list(program.tests[first:])}
             candidate.send(json.dumps(program.source).encode("utf-8", "surrogatepass"))
-            judge.send(json.dumps(told).encode("utf-8", "surrogatepass"))
             fault = self._loaded(candidate, until)
-            if fault is None:
-                outcomes = self._judged(candidate, judge, until)
+            if fault is None and program.tests:
+                told = {"setup": program.setup, "names": list(program.names), "tests": list(program.tests[first:])}
+                outcomes = self._judged(candidate, json.dumps(told).encode("utf-8", "surrogatepass"), until)
         finally:
-            for warm in both:
-                warm.kill()
-            cpu, _ = (warm.killed() for warm in both)
+            cpu = self._candidates.end()
             output = os.pread(candidate.output, self.limits.output, 0).decode("utf-8", "replace")
             candidate.close()
-            judge.close()
         return Report(outcomes=tuple(outcomes), fault=fault, output=output, cpu_s=cpu)
 
     def _loaded(self, candidate: _Channel, until: float) -> Outcome | None:
@@ -291,10 +279,15 @@ class Sandbox:
         except _Timeout:
             return Outcome(kind="timeout", said="loading the program took too long")
 
-    def _judged(self, candidate: _Channel, judge: _Channel, until: float) -> list[Outcome]:
-        """Forward calls and answers; collect what the judge reports."""
+    def _judged(self, candidate: _Channel, tests: bytes, until: float) -> list[Outcome]:
+        """Forward calls and answers; collect what the judge reports. A judge that is not through with its tests is replaced."""
+        if self._judge and not self._judge.alive():
+            self._replace_judge()
+        judge = self._judge = self._judge or self._judges.begin(self.limits)
         outcomes: list[Outcome] = []
+        frame: bytes | None = None
         try:
+            judge.send(tests)
             deadline = self._deadline(until)
             while (frame := judge.receive(deadline)) is not None and frame != b"E":
                 if frame[:1] == b"R":
@@ -306,14 +299,28 @@ class Sandbox:
             if frame is None:
                 outcomes.append(Outcome(kind="gone", said="the tests' own process ended"))
         except _Timeout:
+            frame = None
             outcomes.append(Outcome(kind="timeout", said=f"no answer within {self.limits.wall_s:g} s"))
+        finally:
+            self._judgements += 1
+            if frame != b"E" or self._judgements % JUDGEMENTS == 0:
+                self._replace_judge()
         return outcomes
+
+    def _replace_judge(self) -> None:
+        if self._judge:
+            self._judges.end()
+            self._judge.close()
+        self._judge = None
 
     def _deadline(self, until: float) -> float:
         return min(until, time.monotonic() + self.limits.wall_s)
 
     def close(self) -> None:
         """End the warm interpreters."""
+        if self._judge:
+            self._judge.close()
+        self._judge = None
         self._candidates.close()
         self._judges.close()
 

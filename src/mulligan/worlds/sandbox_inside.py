@@ -71,41 +71,48 @@ def write_frame(channel: socket.socket, body: bytes) -> None:
 
 
 def serve(isolated: bool, fd: int) -> None:
-    """Fork a child for each `begin` of the host, and kill it with all that it started at `end`. Ends with the host."""
+    """Hand the host's ends of a check to a child at `begin`, kill it with all that it started at `end`. Ends with the host.
+
+    The child of the next check is forked, and behind its walls, while the present one works.
+    """
     control = socket.socket(fileno=fd)
     for name in WARM:
         importlib.import_module(name)
     gc.freeze()
     own = os.open("/proc/self/ns/pid", os.O_RDONLY) if isolated else -1
-    child = 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    child, (spare, way) = 0, _fork(libc, own)
     while True:
         order, fds, _, _ = socket.recv_fds(control, 1 << 12, 2)
         if not order:
             return
-        told = json.loads(order)
-        if told["order"] == "begin":
-            child = _begin(told, fds, isolated, own)
+        if json.loads(order)["order"] == "begin":
+            with way:
+                socket.send_fds(way, [order], fds)
+            for given in fds:
+                os.close(given)
             control.sendall(b"1")
+            child, (spare, way) = spare, _fork(libc, own)
         else:
             control.sendall(json.dumps(_end(child, isolated)).encode())
 
 
-def _begin(told: Mapping[str, Any], fds: list[int], isolated: bool, own: int) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if isolated and libc.unshare(NEWPID):
+def _fork(libc: ctypes.CDLL, own: int) -> tuple[int, socket.socket]:
+    """A child that waits for its check, and the way to tell it. `own` is this process's PID namespace; -1 puts up no walls."""
+    mine, theirs = socket.socketpair()
+    if own >= 0 and libc.unshare(NEWPID):
         raise OSError(ctypes.get_errno(), "unshare")
     child = os.fork()
     if child == 0:
         try:
-            _child(told, fds, isolated, libc)
+            _child(theirs.detach(), libc, isolated=own >= 0)
         except BaseException:
             traceback.print_exc()
         os._exit(70)
-    if isolated and libc.setns(own, NEWPID):
+    if own >= 0 and libc.setns(own, NEWPID):
         raise OSError(ctypes.get_errno(), "setns")
-    for fd in fds:
-        os.close(fd)
-    return child
+    theirs.close()
+    return child, mine
 
 
 def _end(child: int, isolated: bool) -> dict[str, float]:
@@ -116,29 +123,40 @@ def _end(child: int, isolated: bool) -> dict[str, float]:
     return {"status": os.waitstatus_to_exitcode(status), "cpu_s": used.ru_utime + used.ru_stime}
 
 
-def _child(told: Mapping[str, Any], fds: list[int], isolated: bool, libc: ctypes.CDLL) -> NoReturn:
+def _child(way: int, libc: ctypes.CDLL, *, isolated: bool) -> NoReturn:
     os.setsid()
     null = os.open("/dev/null", os.O_RDWR)
-    for fd, place in ((fds[0], 10), (fds[1], 11), (null, 12)):
-        os.dup2(fd, place)
-    for place, fd in ((0, 12), (1, 11), (2, 11), (CHANNEL, 10)):
-        os.dup2(fd, place)
-    os.closerange(CHANNEL + 1, 1 << 16)
+    _only(way, null, null, null)
     if isolated:
         _wall_off(libc)
     os.chdir("/tmp")
-    for name, limit in told["limits"].items():
-        resource.setrlimit(getattr(resource, name), (limit, limit))
     if libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
     if isolated:
         _filter(libc)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is an OSError that can be told
     sys.set_int_max_str_digits(MAX_DIGITS)
+    order, fds, _, _ = socket.recv_fds(socket.socket(fileno=CHANNEL), 1 << 12, 2)
+    if not order:  # the warm process ended
+        os._exit(0)
+    told = json.loads(order)
+    _only(fds[0], os.open("/dev/null", os.O_RDONLY), fds[1], fds[1])
+    for name, limit in told["limits"].items():
+        resource.setrlimit(getattr(resource, name), (limit, limit))
     channel = socket.socket(fileno=CHANNEL)
     (_candidate if told["role"] == "candidate" else _judge)(channel)
     sys.stdout.flush()
     os._exit(0)
+
+
+def _only(channel: int, *standard: int) -> None:
+    """These files alone stay open: the channel, and standard input, output and error."""
+    kept = [os.dup(fd) for fd in (*standard, channel)]
+    for place, fd in enumerate(kept):
+        os.dup2(fd, place + 20)
+    for place in range(len(kept)):
+        os.dup2(place + 20, place)
+    os.closerange(CHANNEL + 1, 1 << 16)
 
 
 def _wall_off(libc: ctypes.CDLL) -> None:
@@ -444,19 +462,19 @@ def _holds(left: Any, right: Any, how: str) -> None:
 
 
 def _judge(channel: socket.socket) -> None:
-    """Run the tests of the first message one after another and report on each."""
-    told = json.loads(read_frame(channel) or b"{}")
-    remote = Remote(channel)
-    names: dict[str, Any] = {"__name__": "judge", "__builtins__": builtins, "__holds__": _holds}
-    exec(compile(told["setup"], "<setup>", "exec"), names)
-    for name in told["names"]:
-        names[name] = remote.function(name)
-    for number, test in enumerate(told["tests"]):
-        report = {"test": number, **_tried(test, names)}
-        write_frame(channel, b"R" + json.dumps(report).encode("utf-8", "surrogatepass"))
-        if report["kind"] == "gone":
-            break
-    write_frame(channel, b"E")
+    """For each message run its tests one after another and report on each: no program was ever in this process."""
+    while (frame := read_frame(channel)) is not None:
+        told, remote = json.loads(frame), Remote(channel)
+        names: dict[str, Any] = {"__name__": "judge", "__builtins__": builtins, "__holds__": _holds}
+        exec(compile(told["setup"], "<setup>", "exec"), names)
+        for name in told["names"]:
+            names[name] = remote.function(name)
+        for test in told["tests"]:
+            report = _tried(test, names)
+            write_frame(channel, b"R" + json.dumps(report).encode("utf-8", "surrogatepass"))
+            if report["kind"] == "gone":
+                break
+        write_frame(channel, b"E")
 
 
 def _tried(test: str, names: dict[str, Any]) -> dict[str, Any]:
