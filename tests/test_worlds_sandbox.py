@@ -144,6 +144,7 @@ def test_hostile_programs_do_not_pass_and_the_next_check_is_unaffected(box: Sand
 
 
 # What code behind the wall finds: an expression, and what it gives.
+PLACES = ("", "/tmp", "/dev", "/dev/shm", "/etc", "/run", "/var/tmp", "/proc", "/usr")
 FOUND = {
     "the environment": ("sorted(os.environ)", ["LANG", "PATH", "PWD", "PYTHONHASHSEED"]),
     "other processes": ("[os.listdir('/proc'), os.getpid(), os.getppid()]", [[], 1, 0]),
@@ -154,19 +155,29 @@ FOUND = {
     "a network": ("[ok(socket.create_connection, (h, 9), 1) for h in ('1.1.1.1', '127.0.0.1')]", [False, False]),
     "others to kill": ("[ok(os.kill, n, 0) for n in (2, 3, 99, -1)]", [False] * 4),
     "rights": ("[libc.mount(b'x', b'/tmp', b'tmpfs', 0, None), libc.umount2(b'/proc', 2), libc.unshare(0x10000000)]", [-1, -1, -1]),
-    "root": ("[ok(os.setuid, 0), ok(os.chroot, '/'), ok(os.mknod, '/tmp/n', 0o20666, 259)]", [False] * 3),
-    "old marks": ("[ok(os.stat, p + '/mark') for p in ('/tmp', '/dev/shm', '/run', '/var/tmp')]", [False] * 4),
+    "root": ("[ok(os.chroot, '/'), ok(os.mknod, '/tmp/n', 0o20666, 259), ok(os.setuid, 7), ok(socket.sethostname, 'x')]", [False] * 4),
+    "old marks": (f"[ok(os.stat, p + '/mark') for p in {PLACES!r}]", [False] * len(PLACES)),
     "a host name": ("os.uname().nodename", "sandbox"),
 }
 SEARCH = "import os, socket\n" + LIBC + "def ok(f, *a):\n    try: f(*a)\n    except OSError: return False\n    return True\n"
 
 
+@pytest.fixture(scope="module", params=["as it is", "as a user"])
+def walls_of(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """A sandbox, and one as it is put up where the host is not root."""
+    with pytest.MonkeyPatch.context() as patch, Sandbox(limits=PATIENT) as opened:
+        if request.param == "as a user":
+            patch.setattr(sandbox.os, "getuid", lambda: 1000)
+        yield opened
+
+
 @walled
 @pytest.mark.parametrize("name", FOUND)
-def test_what_is_behind_the_wall(box: Sandbox, name: str) -> None:
+def test_what_is_behind_the_wall(walls_of: Sandbox, name: str) -> None:
     expression, expected = FOUND[name]
-    tried(box, "import os\nfor p in ('/tmp', '/dev/shm', '/run', '/var/tmp'):\n    try: open(p + '/mark', 'w')\n    except OSError: pass")
-    (outcome,) = tried(box, f"{SEARCH}def add(a, b): return {expression}", f"assert add(1, 2) == {expected!r}")
+    leave = f"for p in {PLACES!r}:\n    try: open(p + '/mark', 'w')\n    except OSError: pass\ndef add(a, b): return 3"
+    assert tried(walls_of, leave)[0].kind == "passed"
+    (outcome,) = tried(walls_of, f"{SEARCH}def add(a, b): return {expression}", f"assert add(1, 2) == {expected!r}")
     assert outcome.kind == "passed", outcome
 
 

@@ -211,20 +211,21 @@ def _command(wall: Wall) -> list[str]:
     """What starts a warm interpreter; the descriptor of its end of the control channel is to be added."""
     python = [sys.executable, "-s", "-P", "-c", INSIDE.read_text("utf-8")]
     if wall == "process":
-        return [*python, "process"]
+        return [*python, "none"]
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise UsageError(INSTALL)
     own = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(Path(sys.executable).resolve().parent.parent)}
     names = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"]
-    if os.getuid() != 0:
-        names.append("--unshare-user")
+    is_root = os.getuid() == 0
+    if not is_root:  # as its root, which is the user outside: as another one it would be put into a namespace below that owns nothing
+        names += ["--unshare-user", "--uid", "0", "--gid", "0"]
     above = sorted({str(parent) for place in own for parent in Path(place).parents} - {"/", *SYSTEM})
     folders = [part for place in above for part in ("--perms", "0755", "--dir", place)]  # a check is nobody, and has to get through
     binds = [*folders, *(part for place in (*SYSTEM, *sorted(own)) for part in ("--ro-bind-try", place, place))]
     rights = ["--cap-drop", "ALL", *(part for right in RIGHTS for part in ("--cap-add", right))]
     places = ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp", "--new-session"]
-    return [bwrap, *names, *binds, *places, *rights, "--", *python, "isolated"]
+    return [bwrap, *names, *binds, *places, *rights, "--", *python, "root" if is_root else "user"]
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ WARM = (
 )
 CHANNEL = 3  # file descriptor of a child
 NEWNS, NEWIPC, NEWPID = 0x0002_0000, 0x0800_0000, 0x2000_0000
+EMPTY, READ_ONLY = 0x6, 0x1027  # mounts: no set-user-id and no devices; the same of one that is there, and nothing is written
 NO_NEW_PRIVS, AMBIENT, AMBIENT_CLEAR = 38, 47, 4
 NOBODY = 65_534
 MAX_FRAME = 8 << 20
@@ -70,18 +71,19 @@ def write_frame(channel: socket.socket, body: bytes) -> None:
 # ---- the warm process ----
 
 
-def serve(isolated: bool, fd: int) -> None:
+def serve(wall: str, fd: int) -> None:
     """Hand the host's ends of a check to a child at `begin`, kill it with all that it started at `end`. Ends with the host.
 
+    `wall` says what stands around: bubblewrap, started by "root" or by another "user", or "none".
     The child of the next check is forked, and behind its walls, while the present one works.
     """
     control = socket.socket(fileno=fd)
     for name in WARM:
         importlib.import_module(name)
     gc.freeze()
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY) if isolated else -1
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY) if wall != "none" else -1
     libc = ctypes.CDLL(None, use_errno=True)
-    child, (spare, way) = 0, _fork(libc, own)
+    child, (spare, way) = 0, _fork(libc, own, wall)
     while True:
         order, fds, _, _ = socket.recv_fds(control, 1 << 12, 2)
         if not order:
@@ -92,20 +94,20 @@ def serve(isolated: bool, fd: int) -> None:
             for given in fds:
                 os.close(given)
             control.sendall(b"1")
-            child, (spare, way) = spare, _fork(libc, own)
+            child, (spare, way) = spare, _fork(libc, own, wall)
         else:
-            control.sendall(json.dumps(_end(child, isolated)).encode())
+            control.sendall(json.dumps(_end(child, wall)).encode())
 
 
-def _fork(libc: ctypes.CDLL, own: int) -> tuple[int, socket.socket]:
-    """A child that waits for its check, and the way to tell it. `own` is this process's PID namespace; -1 puts up no walls."""
+def _fork(libc: ctypes.CDLL, own: int, wall: str) -> tuple[int, socket.socket]:
+    """A child that waits for its check, and the way to tell it. `own` is this process's PID namespace, -1 where there is no wall."""
     mine, theirs = socket.socketpair()
     if own >= 0 and libc.unshare(NEWPID):
         raise OSError(ctypes.get_errno(), "unshare")
     child = os.fork()
     if child == 0:
         try:
-            _child(theirs.detach(), libc, isolated=own >= 0)
+            _child(theirs.detach(), libc, wall)
         except BaseException:
             traceback.print_exc()
         os._exit(70)
@@ -115,24 +117,24 @@ def _fork(libc: ctypes.CDLL, own: int) -> tuple[int, socket.socket]:
     return child, mine
 
 
-def _end(child: int, isolated: bool) -> dict[str, float]:
+def _end(child: int, wall: str) -> dict[str, float]:
     """Kill the child: as the first process of its namespace it takes all others with it."""
     with suppress(ProcessLookupError):
-        (os.kill if isolated else os.killpg)(child, signal.SIGKILL)
+        (os.killpg if wall == "none" else os.kill)(child, signal.SIGKILL)
     _, status, used = os.wait4(child, 0)
     return {"status": os.waitstatus_to_exitcode(status), "cpu_s": used.ru_utime + used.ru_stime}
 
 
-def _child(way: int, libc: ctypes.CDLL, *, isolated: bool) -> NoReturn:
+def _child(way: int, libc: ctypes.CDLL, wall: str) -> NoReturn:
     os.setsid()
     null = os.open("/dev/null", os.O_RDWR)
     _only(way, null, null, null)
-    if isolated:
-        _wall_off(libc)
+    if wall != "none":
+        _wall_off(libc, is_root=wall == "root")
     os.chdir("/tmp")
     if libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
-    if isolated:
+    if wall != "none":
         _filter(libc)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is an OSError that can be told
     sys.set_int_max_str_digits(MAX_DIGITS)
@@ -159,14 +161,17 @@ def _only(channel: int, *standard: int) -> None:
     os.closerange(CHANNEL + 1, 1 << 16)
 
 
-def _wall_off(libc: ctypes.CDLL) -> None:
+def _wall_off(libc: ctypes.CDLL, *, is_root: bool) -> None:
     """Own mounts and IPC, nothing of others to be seen, no rights left."""
     if libc.unshare(NEWNS | NEWIPC):
         raise OSError(ctypes.get_errno(), "unshare")
     for place in HIDDEN:
-        if Path(place).is_dir() and libc.mount(b"tmpfs", place.encode(), b"tmpfs", 6, b"size=64m,nr_inodes=4096,mode=1777"):
+        if Path(place).is_dir() and libc.mount(b"tmpfs", place.encode(), b"tmpfs", EMPTY, b"size=64m,nr_inodes=4096,mode=1777"):
             raise OSError(ctypes.get_errno(), f"mount {place}")
-    if os.getuid() == 0:
+    for place in ("/dev", "/"):  # what bubblewrap made to hang the rest in
+        if libc.mount(None, place.encode(), None, READ_ONLY, None):
+            raise OSError(ctypes.get_errno(), f"mount {place}")
+    if is_root:  # elsewhere no other user is mapped into this namespace
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -442,15 +447,9 @@ class _Asserts(ast.NodeTransformer):
         return node
 
 
+PLAIN = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.is_, operator.is_not)
 COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "Is": operator.is_,
-    "IsNot": operator.is_not,
+    **dict(zip(("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "Is", "IsNot"), PLAIN, strict=True)),
     "In": lambda item, many: item in many,
     "NotIn": lambda item, many: item not in many,
 }
@@ -496,4 +495,4 @@ def _tried(test: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(isolated=sys.argv[1] == "isolated", fd=int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]))
