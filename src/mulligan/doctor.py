@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from mulligan.building import EXTRAS, default_model, embedder
-from mulligan.errors import MulliganError
+from mulligan.errors import MulliganError, UsageError
 from mulligan.models import EndpointModel
 from mulligan.records import Message, noun
 from mulligan.store import Store
 from mulligan.tasks.sample import DATA
+from mulligan.worlds.sandbox import Program, Sandbox
 
 PURPOSE: Mapping[str, str] = {"sql": "the SQL world", "local": "GGUF files in process", "report": "plots in reports"}
 PATIENCE_S = 10.0
@@ -35,7 +36,7 @@ class Finding:
 
 def examine(store: Path, environ: Mapping[str, str], *, expected: bool) -> list[Finding]:
     """All findings. `expected` says that the store was named, so that it must be there."""
-    checks = (_python(), _sqlite(), *_extras(), _embedder(), _recording(), _endpoint(environ), *_store(store, expected))
+    checks = (_python(), _sqlite(), *_extras(), _embedder(), _sandbox(), _recording(), _endpoint(environ), *_store(store, expected))
     return list(checks)
 
 
@@ -78,6 +79,15 @@ def _embedder() -> Finding:
     except (MulliganError, ImportError, OSError, ValueError) as error:
         return Finding(what="embedder", state="bad", says=f"does not load: {error}", todo="pip install --force-reinstall wordllama")
     return Finding(what="embedder", state="ok", says=f"{found.id} loads in {time.perf_counter() - started:.1f} s")
+
+
+def _sandbox() -> Finding:
+    try:
+        with Sandbox() as box:
+            box.check(Program(source="", tests=[], names=[]))
+    except UsageError as error:
+        return Finding(what="sandbox", state="hint", says="untrusted code cannot be walled off", todo=str(error))
+    return Finding(what="sandbox", state="ok", says="untrusted code is walled off by bubblewrap")
 
 
 def _recording() -> Finding:
