@@ -271,6 +271,12 @@ def test_a_wall_that_cannot_be_put_up_says_why(tmp_path: Path, monkeypatch: pyte
 
 
 @walled
+def test_the_example_of_the_docs(box: Sandbox) -> None:
+    (outcome,) = tried(box, "def add(a, b):\n    return a - b")
+    assert (outcome.kind, outcome.left, outcome.how, outcome.right) == ("failed", "-1", "Eq", "3")
+
+
+@walled
 def test_threads_take_turns(box: Sandbox) -> None:
     box.limits, kinds = PATIENT, list[str]()
     programs = [Program(source=body(f"return a + b + {n}"), tests=[f"assert add(1, 2) == {3 + n}"], names=["add"]) for n in range(8)]

@@ -225,7 +225,7 @@ def _command(wall: Wall) -> list[str]:
     binds = [*folders, *(part for place in (*SYSTEM, *sorted(own)) for part in ("--ro-bind-try", place, place))]
     rights = ["--cap-drop", "ALL", *(part for right in RIGHTS for part in ("--cap-add", right))]
     places = ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp", "--new-session"]
-    return [bwrap, *names, *binds, *places, *rights, "--", *python, "root" if is_root else "user"]
+    return [bwrap, *names, *places, *binds, *rights, "--", *python, "root" if is_root else "user"]
 
 
 @dataclass(slots=True)
