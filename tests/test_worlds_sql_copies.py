@@ -91,6 +91,16 @@ def test_sums_stop_following_counts_and_measures_do_not_tie(tmp_path: Path) -> N
     assert rows(exchanged, "SELECT COUNT(DISTINCT people) FROM town") == rows(exchanged, "SELECT COUNT(*) FROM town")
 
 
+def test_numbers_at_the_ends_of_what_sqlite_holds_are_copied(tmp_path: Path) -> None:
+    path = make(tmp_path, "CREATE TABLE t (big INTEGER, wide REAL)")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        large = [2**63 - 1 - n // 2 for n in range(20)] + [-(2**63) + n for n in range(4)]
+        wide = [float("inf"), float("inf"), float("-inf"), 1.7e308, 1.7e308, -1e300, 0.0, 0.0] + [1e20 + 1e5 * n for n in range(16)]
+        connection.executemany("INSERT INTO t VALUES (?, ?)", list(zip(large, wide, strict=True)))
+    for copy in changed_copies(hold(str(path))):
+        assert rows(copy, "SELECT COUNT(*) FROM t") != [(0,)]
+
+
 def test_copies_are_the_same_each_time(tmp_path: Path) -> None:
     database = build(tmp_path)
     held = hold(str(database))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, cycle, product
+from math import isfinite
 from pathlib import Path
 from zlib import crc32
 
@@ -31,6 +32,7 @@ RENEWED = 0.5  # share of names that occur several times, and of references, tha
 EMPTIED = 0.15  # share of new values that are NULL, in columns that had NULL
 MEASURE = 0.5  # numeric columns with this share of distinct values are measures: their values may be new ones
 SPREAD = 1.0  # powers of ten by which a new number differs at most: a sum must not follow the count of its rows
+LARGEST = 2**58  # numbers from here on only shrink: SQLite's integers have 64 bits
 REPEATING = 0.8  # a column with at most this share of distinct values can be seen to decide another
 REFERENCE = 3  # distinct texts from which containment in a key is taken for a reference
 
@@ -214,11 +216,12 @@ def _jittered(column: Iterable[Cell], draw: random.Random) -> list[Cell]:
     used: set[Cell] = set()
     fresh: list[Cell] = []
     for cell in column:
-        if isinstance(cell, int | float):
-            value = cell * 10 ** draw.uniform(-SPREAD, SPREAD)
+        if isinstance(cell, int | float) and isfinite(cell):
+            power = draw.uniform(-SPREAD, SPREAD)
+            value = cell * 10 ** (power if abs(cell) < LARGEST else -abs(power))
             cell = round(value) if isinstance(cell, int) else value
             while cell in used:
-                cell += 1
+                cell += 1 + abs(cell) // 2**40  # what a large float sees as another number
             used.add(cell)
         fresh.append(cell)
     return fresh
