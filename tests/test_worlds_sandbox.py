@@ -242,6 +242,14 @@ def test_a_test_that_hangs_or_ends_the_process_costs_itself(box: Sandbox) -> Non
 
 
 @walled
+def test_what_was_found_before_the_time_was_up_stays_found(box: Sandbox) -> None:
+    box.limits = replace(HASTY, total_s=1.5)
+    source = body("while a == 1: pass", "return a + b")
+    report = box.check(Program(source=source, tests=[f"assert add({a}, 0) == {a}" for a in (0, 1, 1, 1, 1)], names=["add"]))
+    assert report.fault is None and [o.kind for o in report.outcomes] == ["passed"] + ["timeout"] * 4
+
+
+@walled
 def test_output_is_kept_up_to_its_limit(box: Sandbox) -> None:
     box.limits = replace(PATIENT, output=20)
     report = box.check(replace(GOOD, source=body("print('x' * 1000)", "return a + b")))

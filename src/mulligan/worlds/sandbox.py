@@ -252,8 +252,10 @@ class Sandbox:
             while len(outcomes) < len(program.tests) or not program.tests:
                 report = self._round(program, len(outcomes), until)
                 output, cpu = output or report.output, cpu + report.cpu_s
-                if report.fault or not program.tests:
+                if not outcomes and (report.fault or not program.tests):
                     return Report(fault=report.fault, output=output, cpu_s=cpu)
+                if report.fault:  # it was loaded before: what was found so far stays found
+                    outcomes += [report.fault] * (len(program.tests) - len(outcomes))
                 outcomes += report.outcomes
             return Report(outcomes=tuple(outcomes), output=output, cpu_s=cpu)
 
@@ -283,7 +285,7 @@ class Sandbox:
     def _judged(self, candidate: _Channel, tests: bytes, until: float) -> list[Outcome]:
         """Forward calls and answers; collect what the judge reports. A judge that is not through with its tests is replaced."""
         if self._judge and not self._judge.alive():
-            self._replace_judge()
+            self._drop_judge()
         judge = self._judge = self._judge or self._judges.begin(self.limits)
         outcomes: list[Outcome] = []
         frame: bytes | None = None
@@ -305,10 +307,10 @@ class Sandbox:
         finally:
             self._judgements += 1
             if frame != b"E" or self._judgements % JUDGEMENTS == 0:
-                self._replace_judge()
+                self._drop_judge()
         return outcomes
 
-    def _replace_judge(self) -> None:
+    def _drop_judge(self) -> None:
         if self._judge:
             self._judges.end()
             self._judge.close()
@@ -319,9 +321,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End the warm interpreters."""
-        if self._judge:
-            self._judge.close()
-        self._judge = None
+        self._drop_judge()
         self._candidates.close()
         self._judges.close()
 

@@ -390,14 +390,20 @@ def elsewhere(case: Case) -> Iterator[Draft]:
 
 
 def _read_elsewhere(key: Column, mine: exp.Column, select: exp.Select) -> None:
-    inner = exp.select(mine.copy())
-    for part in ("from_", "joins", "where", "group", "having", "order", "limit"):
-        inner.set(part, select.args.get(part))
-        select.set(part, None)
     for column in list(select.expressions[0].find_all(exp.Column)):
         column.set("table", None)
+    _ask_within(key, mine, ("where", "group", "having", "order", "limit"), select)
+
+
+def _ask_within(key: Column, chosen: exp.Expr, parts: Sequence[str], select: exp.Select) -> None:
+    """Read the table of `key`, for the keys that the query finds: what it reads and these parts move into a subquery."""
+    inner = exp.select(chosen.copy())
+    for part in ("from_", "joins", *parts):
+        inner.set(part, select.args.get(part))
+        select.set(part, None)
     select.from_(identifier(key.table), copy=False)
-    select.where(exp.In(this=exp.column(identifier(key.name)), query=exp.Subquery(this=inner)), copy=False)
+    if any(inner.args.get(part) is not None for part in parts):
+        select.where(exp.In(this=exp.column(identifier(key.name)), query=exp.Subquery(this=inner)), copy=False)
 
 
 def absence(case: Case) -> Iterator[Draft]:
@@ -429,15 +435,9 @@ def _asserted(test: exp.Expr) -> exp.Expr | None:
 
 
 def _read_owner(key: Column, select: exp.Select) -> None:
-    inner = exp.select(select.expressions[0].copy())
-    for part in ("from_", "joins", "where"):
-        inner.set(part, select.args.get(part))
-        select.set(part, None)
-    name = exp.column(identifier(key.name))
-    select.set("expressions", [name])
-    select.from_(identifier(key.table), copy=False)
-    if inner.args.get("where") is not None:
-        select.where(exp.In(this=name.copy(), query=exp.Subquery(this=inner)), copy=False)
+    chosen = select.expressions[0]
+    select.set("expressions", [exp.column(identifier(key.name))])
+    _ask_within(key, chosen, ("where",), select)
 
 
 CLAUSES: tuple[Callable[[Case], Iterator[Draft]], ...] = (
