@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from islands import build, make
 from mulligan.worlds import sql_copies
-from mulligan.worlds.sql_copies import KINDS, ROUNDS, changed_copies
+from mulligan.worlds.sql_copies import CROWD, KINDS, ROUNDS, changed_copies
 from mulligan.worlds.sql_engine import Row, hold
 
 RULED = """
@@ -65,14 +65,14 @@ def test_a_rule_of_the_source_holds_in_the_copies(ruled: Path, rule: str) -> Non
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_everything_else_changes(ruled: Path, turn: int) -> None:
     held = hold(str(ruled))
-    fewer, exchanged, more = changed_copies(held)[turn * len(KINDS) :][: len(KINDS)]
+    fewer, exchanged, more, crowded = changed_copies(held)[turn * len(KINDS) :][: len(KINDS)]
     for table in ("person", "visit", "friend", "log"):
         counts = [rows(path, f"SELECT COUNT(*) FROM {table}")[0][0] for path in (fewer, exchanged, held, more)]
         assert counts[0] < counts[1] <= counts[2] < counts[3], table
     assert set(rows(exchanged, "SELECT name, country FROM person")) != set(rows(held, "SELECT name, country FROM person"))
     assert not set(rows(exchanged, "SELECT score FROM person")) & set(rows(held, "SELECT score FROM person"))
     assert rows(exchanged, "SELECT country FROM person ORDER BY 1") == rows(held, "SELECT country FROM person ORDER BY 1")
-    for copy in (fewer, exchanged, more):
+    for copy in (fewer, exchanged, more, crowded):
         assert rows(copy, "SELECT COUNT(*) FROM strangers") != [(0,)]
         assert rows(copy, "SELECT name FROM sqlite_master WHERE name = 'by_country'")
         assert rows(copy, "SELECT word FROM log GROUP BY word HAVING COUNT(*) > 1")  # rows were repeated, and are
@@ -89,6 +89,37 @@ def test_sums_stop_following_counts_and_measures_do_not_tie(tmp_path: Path) -> N
     assert any(rows(copy, largest.format("COUNT(*)")) != rows(copy, largest.format("SUM(people)")) for copy in copies)
     exchanged = copies[KINDS.index("exchanged")]
     assert rows(exchanged, "SELECT COUNT(DISTINCT people) FROM town") == rows(exchanged, "SELECT COUNT(*) FROM town")
+
+
+def test_the_least_of_two_names_is_not_the_shortest_of_many(tmp_path: Path) -> None:
+    path = make(tmp_path, "CREATE TABLE river (name TEXT, miles INTEGER, state TEXT)")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        miles = [100 + i // 2 * 7 % 31 for i in range(48)]
+        many = [(f"river {mile}", mile, f"state {i % 20:02}") for i, mile in enumerate(miles)]
+        connection.executemany("INSERT INTO river VALUES (?, ?, ?)", many)
+    crowded = [path for path in changed_copies(hold(str(path))) if "crowded" in path.name]
+    found_out = 0
+    for state in range(20):
+        asked = f"WHERE state = 'state {state:02}'"
+        shortest, least = f"SELECT name FROM river {asked} ORDER BY miles LIMIT 1", f"SELECT MIN(name) FROM river {asked}"
+        assert rows(path, shortest) == rows(path, least)
+        assert all(rows(copy, f"SELECT COUNT(*) FROM river {asked}") >= [(CROWD,)] for copy in crowded)
+        found_out += any(rows(copy, shortest) != rows(copy, least) for copy in crowded)
+    assert found_out >= 18  # one of `CROWD` names is the least by chance
+
+
+def test_a_greatest_value_stays_one_row_where_it_was_one(tmp_path: Path) -> None:
+    """Two right ways to ask for a maximum differ where values tie and where a row stands there twice."""
+    path = make(tmp_path, "CREATE TABLE river (name TEXT, miles INTEGER, state TEXT, height TEXT)")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        many = [(f"r{i % 30}", 100 + (i % 30) * 10 // 14, f"s{i % 7}", str(i)) for i in range(60)]
+        connection.executemany("INSERT INTO river VALUES (?, ?, ?, ?)", [*many, many[0]])
+    for copy in changed_copies(hold(str(path))):
+        for column in ("miles", "height"):
+            for state in ("s1", "s2", "s3"):
+                here = f"WHERE state = '{state}'"
+                compared = f"SELECT name FROM river {here} AND {column} = (SELECT MAX({column}) FROM river {here})"
+                assert len(rows(copy, compared)) <= 1, (copy.name, column, state)
 
 
 def test_numbers_at_the_ends_of_what_sqlite_holds_are_copied(tmp_path: Path) -> None:

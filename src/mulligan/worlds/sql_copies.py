@@ -1,15 +1,17 @@
 """Changed copies of a database, on which a result that was right by luck is seen to be wrong.
 
 In: a held copy of a database. Out: further databases beside it, the same each time for the same content: some with fewer rows, some
-with values exchanged between rows, some with more rows; all with the rows in another physical order. Rules that are seen to hold in the
-source hold in the copies: a column without repetitions has none, a column that decides another still does, a reference finds its row, a
-relation that holds both ways does, NULL and repeated rows appear only where there were some. So an answer that is right because of such a
-rule is not refused, and one that is right because of the particular values or counts is. Not promised: triggers, virtual tables, rows of
-a table beyond the first `ROWS`, and rules that span several columns.
+with values exchanged between rows, some with more rows, some where each text that comes again does so in many rows; all with the rows in
+another physical order. Rules that are seen to hold in the source hold in the copies: a column without repetitions has none, a column that
+decides another still does, a reference finds its row, a relation that holds both ways does, NULL and repeated rows appear only where
+there were some. So an answer that is right because of such a rule is not refused, and one that is right because of the particular values
+or counts is. Not promised: triggers, virtual tables, rows of a table beyond the first `ROWS`, and rules that span several columns.
 """
 
 import random
+import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -21,19 +23,23 @@ from zlib import crc32
 from mulligan.worlds.sql_engine import Cell, place
 from mulligan.worlds.sql_schema import Catalogue, Column, connect, quoted, read_catalogue
 
-RULES = "2"  # changes whenever a copy of the same source would come out differently
-KINDS = ("fewer", "exchanged", "more")
+RULES = "3"  # changes whenever a copy of the same source would come out differently
+KINDS = ("fewer", "exchanged", "more", "crowded")
 ROUNDS = 2  # copies of each kind: what one draw leaves as it was, another changes
 ROWS = 5_000
 DROPPED = 0.3  # share of rows that "fewer" leaves out
 DROPPED_KEYS = 0.15  # the same for rows that others refer to, which go with them
 CLONED = 0.7  # share of rows that "more" repeats with changes
+CROWD = 12  # rows in which "crowded" has every text that comes again: the least and the first name of two rows are often the same one
+CROWDED_ROWS = 2_000  # rows that "crowded" adds to a table for one column, at most
 RENEWED = 0.5  # share of names that occur several times, and of references, that get a new one there
 EMPTIED = 0.15  # share of new values that are NULL, in columns that had NULL
 MEASURE = 0.5  # numeric columns with this share of distinct values are measures: their values may be new ones
 SPREAD = 1.0  # powers of ten by which a new number differs at most: a sum must not follow the count of its rows
 LARGEST = 2**58  # numbers from here on only shrink: SQLite's integers have 64 bits
 REPEATING = 0.8  # a column with at most this share of distinct values can be seen to decide another
+REPEATED = 0.1  # share of rows that stand there already from which copies have such rows too
+MOST_PAIRED = 12  # columns of a table that are looked at for two that tell rows apart together
 REFERENCE = 3  # distinct texts from which containment in a key is taken for a reference
 
 Rows = list[list[Cell]]
@@ -52,7 +58,8 @@ class Sheet:
     measures: set[int] = field(default_factory=set)
     decided: dict[int, int] = field(default_factory=dict)  # column → the repeating column that decides it
     paired: set[int] = field(default_factory=set)  # decided columns that decide the other as well
-    repeats: bool = False  # some row stands there twice
+    repeats: int = 0  # rows that stand there already
+    pairs: list[tuple[int, int]] = field(default_factory=list)  # columns that tell rows apart together, and neither of them alone
     mutual: tuple[int, int] | None = None  # two columns that say the same with their values swapped: a borders b, b borders a
     key: int | None = None  # the unique column whose value says whether a row is dropped or repeated, in all tables alike
 
@@ -78,7 +85,7 @@ def changed_copies(held: Path) -> list[Path]:
     with closing(connect(held)) as connection:
         source = _read(connection, held.stem)
         rest = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master WHERE type IN ('index', 'view') AND sql IS NOT NULL")]
-    for target, (turn, change) in zip(targets, product(range(ROUNDS), (_fewer, _exchanged, _more)), strict=True):
+    for target, (turn, change) in zip(targets, product(range(ROUNDS), (_fewer, _exchanged, _more, _crowded)), strict=True):
         draw, source = random.Random(target.stem), replace(source, seed=f"{held.stem} {turn}")
         rows = {name: change(source, name, sheet, draw) for name, sheet in source.tables.items()}
         _drop_orphans(source, rows)
@@ -111,15 +118,16 @@ def _learn(sheet: Sheet) -> None:
     values = [[row[p] for row in sheet.rows] for p in range(len(sheet.columns))]
     distinct = [len(set(column)) for column in values]
     total = len(sheet.rows)
-    sheet.repeats = len(set(map(tuple, sheet.rows))) < total
+    sheet.repeats = total - len(set(map(tuple, sheet.rows)))
     for p, column in enumerate(values):
         if None in column:
             sheet.nullable.add(p)
         elif distinct[p] == total:
             sheet.unique.add(p)
-        numbers = [cell for cell in column if cell is not None]
-        if numbers and all(isinstance(cell, int | float) for cell in numbers) and len(set(numbers)) >= MEASURE * len(numbers):
-            sheet.measures.add(p)
+    if sheet.repeats < REPEATED * total:
+        free = [p for p in range(len(values)) if p not in sheet.unique and distinct[p] > 1][:MOST_PAIRED]
+        apart = total - sheet.repeats
+        sheet.pairs = [(p, q) for p, q in combinations(free, 2) if len(set(zip(values[p], values[q], strict=True))) == apart]
     sheet.mutual = next((pair for pair in combinations(range(len(values)), 2) if _is_mutual(values[pair[0]], values[pair[1]])), None)
     for p in range(len(values)):
         for by in range(len(values)):
@@ -129,6 +137,12 @@ def _learn(sheet: Sheet) -> None:
                 if _decides(values[p], values[by]):
                     sheet.paired.add(p)
                 break
+    for p, column in enumerate(values):
+        owner = sheet.decided.get(p)
+        each = column if owner is None else dict(zip(values[owner], column, strict=True)).values()
+        numbers = [cell for cell in each if cell is not None]
+        if numbers and all(isinstance(cell, int | float) for cell in numbers) and len(set(numbers)) >= MEASURE * len(numbers):
+            sheet.measures.add(p)
 
 
 def _decides(by: Iterable[Cell], column: Iterable[Cell]) -> bool:
@@ -197,11 +211,23 @@ def _exchanged(source: Source, name: str, sheet: Sheet, draw: random.Random) -> 
         given = dict(zip(first, column, strict=True))
         for index, row in enumerate(rows):
             row[p] = given[row[by] if by is not None else index]
-    return rows if sheet.repeats else _distinct(rows)
+    return _few_repeats(sheet, rows)
 
 
-def _distinct(rows: Rows) -> Rows:
-    return [list(row) for row in dict.fromkeys(map(tuple, rows))]
+def _few_repeats(sheet: Sheet, rows: Rows) -> Rows:
+    """`rows` with no larger share of repetitions than the source has, and none where it has few.
+
+    A maximum that stands there twice is two rows for `c = (SELECT MAX(c) …)` and one for `ORDER BY c DESC LIMIT 1`.
+    """
+    share = sheet.repeats / max(1, len(sheet.rows))
+    allowed = share * len(rows) if share >= REPEATED else 0
+    seen: set[tuple[Cell, ...]] = set()
+    kept: Rows = []
+    for row in rows:
+        if tuple(row) not in seen or len(kept) - len(seen) < allowed:
+            kept.append(row)
+            seen.add(tuple(row))
+    return kept
 
 
 def _shuffled(source: Source, place: Place, column: list[Cell], measure: bool, draw: random.Random) -> list[Cell]:
@@ -232,28 +258,69 @@ def _more(source: Source, name: str, sheet: Sheet, draw: random.Random) -> Rows:
     rows = [list(row) for row in sheet.rows]
     if sheet.mutual:
         return _more_pairs(rows, *sheet.mutual, draw)
-    held = {p: {row[p] for row in rows} for p in sheet.unique}
-    ends = _lone_ends(sheet)
-    repeatable = [row for row in sheet.rows if not ends.intersection(enumerate(row))] or sheet.rows
+    repeatable = _repeatable(sheet)
     turns = [_endless({row[p] for row in repeatable}, draw) for p in range(len(sheet.columns))]
     for row in repeatable:
         chosen = draw.random() if sheet.key is None else source.share("clone", row[sheet.key])
         if chosen < CLONED:
             renew = draw.random() < 1 / 2
-            clone = [_varied(source, (name, p), row, turns[p], draw, renew=renew) for p in range(len(row))]
-            if not any(clone[p] in values for p, values in held.items()):
-                rows.append(clone)
-                for p, values in held.items():
-                    values.add(clone[p])
-    return rows if sheet.repeats else _distinct(rows)
+            rows.append([_varied(source, (name, p), row, turns[p], draw, renew=renew) for p in range(len(row))])
+    return _kept(sheet, rows)
 
 
-def _varied(source: Source, place: Place, row: list[Cell], turn: Iterator[Cell], draw: random.Random, *, renew: bool) -> Cell:
+def _crowded(source: Source, name: str, sheet: Sheet, draw: random.Random) -> Rows:
+    """Exchanged rows, and changed repetitions that bring every text of a repeating column to `CROWD` rows."""
+    rows = _exchanged(source, name, sheet, draw)
+    if sheet.mutual:
+        return _more_pairs(rows, *sheet.mutual, draw)
+    sheet = replace(sheet, rows=list(rows))
+    repeatable = _repeatable(sheet)
+    turns, present = [_endless({row[p] for row in repeatable}, draw) for p in range(len(sheet.columns))], set(map(tuple, rows))
+    for p in (p for p in range(len(sheet.columns)) if p not in sheet.unique and p not in sheet.decided and p not in sheet.decided.values()):
+        counts = Counter(row[p] for row in sheet.rows if isinstance(row[p], str))
+        if not 1 < len(counts) <= REPEATING * len(sheet.rows):
+            continue
+        wanted = min(CROWD, CROWDED_ROWS // len(counts))
+        for text, count in sorted(counts.items()):
+            for row in draw.sample(repeatable, len(repeatable)):
+                if count >= wanted:
+                    break
+                clone = [_varied(source, (name, q), row, turns[q], draw, renew=True, number=2 + len(rows)) for q in range(len(row))]
+                clone[p] = text
+                if tuple(clone) not in present:
+                    present.add(tuple(clone))
+                    rows.append(clone)
+                    count += 1
+    return _kept(sheet, rows)
+
+
+def _repeatable(sheet: Sheet) -> Rows:
+    ends = _lone_ends(sheet)
+    return [row for row in sheet.rows if not ends.intersection(enumerate(row))] or sheet.rows
+
+
+def _kept(sheet: Sheet, rows: Rows) -> Rows:
+    """`rows` without those that repeat a value of a unique column, or of two that tell rows apart together."""
+    keys = [*((p, p) for p in sheet.unique), *sheet.pairs]
+    held: list[set[tuple[Cell, Cell]]] = [set() for _ in keys]
+    kept: Rows = []
+    for row in rows:
+        mine = [(row[p], row[q]) for p, q in keys]
+        if not any(pair in seen for pair, seen in zip(mine, held, strict=True)):
+            kept.append(row)
+            for pair, seen in zip(mine, held, strict=True):
+                seen.add(pair)
+    return _few_repeats(sheet, kept)
+
+
+def _varied(
+    source: Source, place: Place, row: list[Cell], turn: Iterator[Cell], draw: random.Random, *, renew: bool, number: int = 2
+) -> Cell:
     """The value of one column of a repeated row."""
     sheet, p = source.tables[place[0]], place[1]
     cell, by = row[p], sheet.decided.get(p)
     if p in sheet.unique:
-        return _fresh(cell)
+        return _fresh(cell, number)
     if by is not None or p in sheet.decided.values():  # names that come again, and what they decide, are renewed together
         owner = row[p if by is None else by]
         if not renew or place in source.refers or owner is None or source.share("renew", owner) >= RENEWED:
@@ -271,12 +338,20 @@ def _varied(source: Source, place: Place, row: list[Cell], turn: Iterator[Cell],
 
 
 def _lone_ends(sheet: Sheet) -> set[tuple[int, Cell]]:
-    """Columns and their greatest or least number, where one row alone holds it and a repetition could only hold it too."""
+    """Columns and their greatest or least value, where one row alone holds it and a repetition could only hold it too; of columns of
+    numbers, also of those that are stored as text, which sort as text.
+    """
     found: set[tuple[int, Cell]] = set()
     for p in set(range(len(sheet.columns))) - sheet.measures - sheet.unique:
         numbers = [cell for row in sheet.rows if isinstance(cell := row[p], int | float)]
+        texts = [cell for row in sheet.rows if isinstance(cell := row[p], str)]
+        if texts and all(map(_NUMBER.fullmatch, texts)):
+            found |= {(p, end) for end in (min(texts), max(texts)) if texts.count(end) == 1}
         found |= {(p, end) for end in (min(numbers), max(numbers)) if numbers.count(end) == 1} if numbers else set()
     return found
+
+
+_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)?")
 
 
 def _endless(values: Iterable[Cell], draw: random.Random) -> Iterator[Cell]:
@@ -301,13 +376,13 @@ def _more_pairs(rows: Rows, one: int, other: int, draw: random.Random) -> Rows:
     return rows
 
 
-def _fresh(cell: Cell) -> Cell:
+def _fresh(cell: Cell, number: int = 2) -> Cell:
     """A value that no row holds yet, the same one in every table."""
     if isinstance(cell, str):
-        return f"{cell} 2"
+        return f"{cell} {number}"
     if isinstance(cell, bytes):
-        return cell + b"2"
-    return cell + 1_000_003 if isinstance(cell, int | float) else cell
+        return cell + str(number).encode()
+    return cell + 1_000_003 * (number - 1) if isinstance(cell, int | float) else cell
 
 
 def _drop_orphans(source: Source, rows: dict[str, Rows]) -> None:
