@@ -8,6 +8,9 @@ from typing import Any
 import hypothesis
 import pytest
 
+from mulligan.errors import UsageError
+from mulligan.worlds.sandbox import Limits, Program, Sandbox
+
 hypothesis.settings.register_profile("mulligan", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 hypothesis.settings.load_profile("mulligan")
 
@@ -64,3 +67,16 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no public data in {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def walled() -> None:
+    """Untrusted code can be run here. Tests that need it skip where it cannot, and say why."""
+    program = Program(source="def add(a, b):\n    return a + b", tests=["assert add(1, 2) == 3"], names=["add"])
+    try:
+        with Sandbox(limits=Limits(wall_s=30.0, total_s=60.0)) as trial:
+            worked = trial.check(program).outcomes[0].kind == "passed"
+    except (UsageError, OSError, EOFError) as error:
+        pytest.skip(f"no sandbox here: {error}")
+    if not worked:
+        pytest.skip("no sandbox here: a right program does not pass")

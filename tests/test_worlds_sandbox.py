@@ -23,17 +23,7 @@ HASTY = Limits(wall_s=1.0, total_s=20.0, processes=20)
 GOOD = Program(source="def add(a, b):\n    return a + b", tests=["assert add(1, 2) == 3"], names=["add"])
 
 
-def walls() -> str:
-    """Why bubblewrap cannot be used here, or ""."""
-    try:
-        with Sandbox(limits=PATIENT) as trial:
-            return "" if trial.check(GOOD).outcomes[0].kind == "passed" else "a sandbox does not work here"
-    except (UsageError, OSError, EOFError) as error:
-        return str(error) or type(error).__name__
-
-
-WHY_NOT = walls()
-walled = pytest.mark.skipif(bool(WHY_NOT), reason=f"no sandbox here: {WHY_NOT}")
+walled = pytest.mark.usefixtures("walled")
 
 
 @pytest.fixture(scope="module")
@@ -344,3 +334,22 @@ def test_plain_values_come_back_as_they_went(value: object) -> None:
 def test_the_filter_is_a_program_of_whole_steps_for_known_machines() -> None:
     assert len(refusals("x86_64")) == len(refusals("aarch64")) and len(refusals("x86_64")) % 8 == 0
     assert refusals("vax") == b""
+
+
+@walled
+def test_sandboxes_do_not_share_the_limit_on_processes() -> None:
+    source = body("import time", "for _ in range(6):", "    if os.fork() == 0: time.sleep(9)", "time.sleep(1)", "return 6")
+    limits = replace(PATIENT, processes=10)
+    with Sandbox(limits=limits) as one, Sandbox(limits=limits) as two:
+        outcomes: list[str] = []
+
+        def check(box: Sandbox) -> None:
+            report = box.check(Program(source=source, tests=["assert add(1, 2) == 6"], names=["add"]))
+            outcomes.extend(outcome.kind for outcome in report.outcomes)
+
+        threads = [threading.Thread(target=check, args=(box,)) for box in (one, two)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert outcomes == ["passed", "passed"]

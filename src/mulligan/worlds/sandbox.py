@@ -12,6 +12,7 @@ verdict, but the program can read and write what you can, use the network, and l
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -30,10 +31,11 @@ from mulligan.errors import UsageError
 from mulligan.worlds.sandbox_inside import read_frame, write_frame
 
 Wall = Literal["bubblewrap", "process"]
-Kind = Literal["passed", "failed", "raised", "timeout", "gone"]
+Kind = Literal["passed", "failed", "raised", "timeout", "gone", "broken"]  # broken: the tests' own process ended, which says nothing
 
 INSIDE = Path(__file__).with_name("sandbox_inside.py")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+RULES = "1"  # changes whenever an outcome could change for reasons that are not in the limits
 JUDGEMENTS = 500  # of one judge before it is replaced
 RIGHTS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # of the warm process; a check has none
 INSTALL = "running code needs bubblewrap: apt-get install bubblewrap (dnf, pacman and apk call it so too), or choose --sandbox=process"
@@ -221,11 +223,16 @@ def _command(wall: Wall) -> list[str]:
     if not is_root:  # as its root, which is the user outside: as another one it would be put into a namespace below that owns nothing
         names += ["--unshare-user", "--uid", "0", "--gid", "0"]
     above = sorted({str(parent) for place in own for parent in Path(place).parents} - {"/", *SYSTEM})
-    folders = [part for place in above for part in ("--perms", "0755", "--dir", place)]  # a check is nobody, and has to get through
+    folders = [part for place in above for part in ("--perms", "0755", "--dir", place)]  # a check is nobody's, and has to get through
     binds = [*folders, *(part for place in (*SYSTEM, *sorted(own)) for part in ("--ro-bind-try", place, place))]
     rights = ["--cap-drop", "ALL", *(part for right in RIGHTS for part in ("--cap-add", right))]
     places = ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp", "--new-session"]
-    return [bwrap, *names, *places, *binds, *rights, "--", *python, "root" if is_root else "user"]
+    return [bwrap, *names, *places, *binds, *rights, "--", *python, f"uid {_nobody()}" if is_root else "user"]
+
+
+def _nobody() -> int:
+    """A user that nothing belongs to, another one for each sandbox: the kernel counts processes by user."""
+    return secrets.randbelow(1 << 29) + (1 << 30)
 
 
 @dataclass(slots=True)
@@ -300,7 +307,7 @@ class Sandbox:
                     candidate.send(frame[1:])
                     judge.send(candidate.receive(deadline) or b"")
             if frame is None:
-                outcomes.append(Outcome(kind="gone", said="the tests' own process ended"))
+                outcomes.append(Outcome(kind="broken", said="the tests' own process ended"))
         except _Timeout:
             frame = None
             outcomes.append(Outcome(kind="timeout", said=f"no answer within {self.limits.wall_s:g} s"))

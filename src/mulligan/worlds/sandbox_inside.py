@@ -74,7 +74,7 @@ def write_frame(channel: socket.socket, body: bytes) -> None:
 def serve(wall: str, fd: int) -> None:
     """Hand the host's ends of a check to a child at `begin`, kill it with all that it started at `end`. Ends with the host.
 
-    `wall` says what stands around: bubblewrap, started by "root" or by another "user", or "none".
+    `wall` says what stands around: bubblewrap, started by root ("uid N": become that one) or by another "user", or "none".
     The child of the next check is forked, and behind its walls, while the present one works.
     """
     control = socket.socket(fileno=fd)
@@ -130,7 +130,7 @@ def _child(way: int, libc: ctypes.CDLL, wall: str) -> NoReturn:
     null = os.open("/dev/null", os.O_RDWR)
     _only(way, null, null, null)
     if wall != "none":
-        _wall_off(libc, is_root=wall == "root")
+        _wall_off(libc, int(wall[4:]) if wall.startswith("uid ") else 0)
     os.chdir("/tmp")
     if libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -161,7 +161,7 @@ def _only(channel: int, *standard: int) -> None:
     os.closerange(CHANNEL + 1, 1 << 16)
 
 
-def _wall_off(libc: ctypes.CDLL, *, is_root: bool) -> None:
+def _wall_off(libc: ctypes.CDLL, uid: int) -> None:
     """Own mounts and IPC, nothing of others to be seen, no rights left."""
     if libc.unshare(NEWNS | NEWIPC):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -171,10 +171,13 @@ def _wall_off(libc: ctypes.CDLL, *, is_root: bool) -> None:
     for place in ("/dev", "/"):  # what bubblewrap made to hang the rest in
         if libc.mount(None, place.encode(), None, READ_ONLY, None):
             raise OSError(ctypes.get_errno(), f"mount {place}")
-    if is_root:  # elsewhere no other user is mapped into this namespace
+    if uid:  # elsewhere no other user is mapped into this namespace
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        with suppress(OSError):  # a container may map few users
+            os.setresuid(uid, uid, uid)
+        if os.getuid() == 0:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
     header, none = (ctypes.c_uint32 * 2)(0x2008_0522, 0), (ctypes.c_uint32 * 6)()
     if libc.prctl(AMBIENT, AMBIENT_CLEAR, 0, 0, 0) or libc.capset(header, none):
         raise OSError(ctypes.get_errno(), "capset")
@@ -196,9 +199,7 @@ ALLOW, REFUSE, KILL = 0x7FFF_0000, 0x0005_0000, 0x8000_0000
 
 
 def refusals(machine: str) -> bytes:
-    """A seccomp filter that refuses them with EPERM; clone3, whose flags cannot be seen, with ENOSYS, so that clone is used. Empty for
-    a machine that is not known.
-    """
+    """A seccomp filter that refuses them with EPERM, and clone3, whose flags it cannot see, with ENOSYS. Empty for an unknown machine."""
     if machine not in REFUSED:
         return b""
     arch, clone, refused = REFUSED[machine]
