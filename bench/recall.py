@@ -27,6 +27,7 @@ BARS = {200: 1.0, 2_000: 2.0, 100_000: 15.0}  # records → milliseconds
 MEM0_BAR = {2_000: 0.1}  # records → share of mem0's time
 LEAST = "embed, exact search, SELECT"
 OPENINGS = 5
+TURN = 11  # searches of one process before the other's turn
 WORLD = SqlWorld()
 
 
@@ -124,7 +125,9 @@ def _beside_mem0(memory: Memory, mem0: Mem0, learnt: list[tuple[Question, Task]]
     for _, known in learnt[mem0.held :]:
         mem0.add(known.prompt)
     mem0.search(asked[-1][1].prompt)
-    ours, theirs = in_turns(len(asked) - 1, clocked(lambda n: memory.recall(asked[n][1])), lambda n: mem0.search(asked[n][1].prompt))
+    ours, theirs = in_turns(
+        len(asked) - 1, clocked(lambda n: memory.recall(asked[n][1])), lambda n: mem0.search(asked[n][1].prompt), block=TURN
+    )
     return figure("recall beside mem0", ours, "mem0 search, same vectors", theirs, size=size, bar=MEM0_BAR.get(size), bar_on="ratio")
 
 

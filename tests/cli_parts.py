@@ -1,14 +1,15 @@
 """What tests of the command line name by path: `cli_parts:tasks`, `python:cli_parts:model` and others, all on the toy world."""
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 from mulligan.models import ScriptedModel
 from mulligan.protocols import Model
-from mulligan.records import Proposal, Task, Verdict
+from mulligan.records import Message, Proposal, Task, Verdict
 from toy import ToyState, ToyWorld, toy_tasks
 from toy_run import LoggedModel, reply
 
@@ -24,6 +25,19 @@ loader = "cli_parts:tasks"
 embedder = "hash:64"
 """
 
+CODE = """
+name = "code"
+world = "code"
+arms = ["none", "checked_top1"]
+parallel = 1
+workers = 0
+[tasks]
+loader = "problems"
+[memory]
+from_model = 0
+embedder = "hash:64"
+"""
+
 
 def tasks() -> list[Task]:
     return [*toy_tasks(6), *toy_tasks(6, "heldout")]
@@ -36,6 +50,16 @@ def questions(file: str | Path, split_by: bool = False) -> list[Task]:
 
 def model() -> Model:
     return ScriptedModel(reply)
+
+
+def coding_model() -> Model:
+    """Writes every function so that it returns its first argument."""
+
+    def written(messages: Sequence[Message]) -> str:
+        name, first = re.findall(r"def (\w+)\((\w+)", messages[1].content)[-1]
+        return f"```python\ndef {name}({first}, *more):\n    return {first}\n```"
+
+    return ScriptedModel(written)
 
 
 def agreeing_model() -> Model:

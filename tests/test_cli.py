@@ -135,8 +135,8 @@ WRONG = [
     ("run no_tasks.toml", 2, "tasks"),
     ("run key.toml", 2, "nmae"),
     ("run arm.toml", 2, "no arm 'chekced': choose among none, best_of_n"),
-    ("run world.toml", 2, "no world 'chess': choose grid or sql"),
-    ("run loader.toml", 2, "no loader of tasks 'csv': choose grid or sample or spider or text2sql"),
+    ("run world.toml", 2, "no world 'chess': choose code or grid or sql"),
+    ("run loader.toml", 2, "no loader of tasks 'csv': choose bigcodebench or evalplus or grid"),
     ("run selector.toml", 2, "no selector 'best'"),
     ("run retention.toml", 2, "no retention strategy 'fifo'"),
     ("run embedder.toml", 2, "bert"),
@@ -179,6 +179,8 @@ WRONG = [
     ("doctor --recover binary", 1, "binary"),
     ("check-world chess", 2, "no world 'chess'"),
     ("check-world toy:ToyWorld", 2, "--tasks"),
+    ("check-world sql --sandbox process", 2, "the world sql runs no code"),
+    ("check-world code --sandbox chroot", 2, "no sandbox 'chroot': choose bubblewrap or process"),
 ]
 
 
@@ -479,3 +481,20 @@ def test_a_world_is_checked_against_its_contract(call: Call, toy: Path) -> None:
     status, out, _ = call("check-world", "cli_parts:ForgetfulWorld", "--tasks", toy, "--limit", "1")
     assert status == 1
     assert "it may not admit records" in " ".join(out.split())
+
+
+@pytest.mark.usefixtures("walled")
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "process"])
+def test_code_is_run_in_the_sandbox_that_is_chosen(call: Call, tmp_path: Path, sandbox: str) -> None:
+    assert value(call("check-world", "code", "--limit", "1", "--sandbox", sandbox, "--json"))["violations"] == []
+    (tmp_path / "code.toml").write_text(cli_parts.CODE)
+    played = value(call("run", "code.toml", "--model", "python:cli_parts:coding_model", "--sandbox", sandbox, "--json"))
+    assert [arm["arm"] for arm in played["arms"]] == ["none", "checked_top1"]
+    assert played["arms"][1]["solved"]["whole"] == 6
+
+
+def test_without_bubblewrap_code_is_not_run(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, _, err = call("check-world", "code")
+    assert status == 2
+    assert "apt-get install bubblewrap" in err and "--sandbox=process" in err

@@ -1,5 +1,6 @@
 """Memory end to end on a small world: learn, recall, settle, and what must never happen."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -10,7 +11,8 @@ import pytest
 from builders import record
 from mulligan.agents.react import ReAct
 from mulligan.embeddings import HashingEmbedder
-from mulligan.errors import UsageError
+from mulligan.errors import EmbeddingMismatch, UsageError
+from mulligan.exchange import export_store, import_store
 from mulligan.memory import Memory, Settings
 from mulligan.models import ScriptedModel
 from mulligan.read.selection import Never
@@ -216,3 +218,101 @@ def test_records_differ_in_content_not_in_time() -> None:
 def test_a_field_that_says_nothing_is_not_in_the_id() -> None:
     """So the ids of stored records outlive a new field with a default."""
     assert record().id == "rec_dc51683b8c42b63b09556600"
+
+
+# Is a lesson needed?
+
+
+def alone(store: Store, task: Task, *replies: str) -> Memory:
+    """A memory that saw `task` played without help."""
+    remembering = memory(store)
+    remembering.learn(failed(task, *replies))
+    return remembering
+
+
+def test_a_lesson_is_not_shown_where_the_agent_does_well_by_itself(store: Store) -> None:
+    remembering = alone(store, TASKS[0], "one two red")
+    assert remembering.recall(TASKS[1])
+    for task in TASKS[2:4]:
+        remembering.learn(failed(task, "one two three"))
+    guidance = remembering.recall(TASKS[1])  # one of the three nearest tasks was failed
+    assert not guidance and guidance.receipt.candidates == ()
+    assert guidance.receipt.selection.policy == "need"
+    assert guidance.receipt.selection.values == (pytest.approx(1 / 3, abs=0.05),) and guidance.receipt.selection.skip == 0.5
+    assert memory(store, settings=Settings(need=0.0)).recall(TASKS[1])
+    assert memory(store, settings=Settings(need=0.3)).recall(TASKS[1])
+
+
+def test_after_a_visible_failure_a_lesson_is_needed(store: Store) -> None:
+    remembering = alone(store, TASKS[0], "one two red")
+    remembering.learn(failed(TASKS[2], "one two three"))
+    remembering.learn(failed(TASKS[3], "one two three"))
+    attempt = failed(replace(TASKS[1], split="heldout"), "").attempts[-1]
+    assert attempt.verdict.signals
+    assert remembering.recall(TASKS[1], [attempt], max_attempts=2)
+
+
+def test_only_other_groups_tell_and_the_last_time_counts(store: Store) -> None:
+    remembering = alone(store, TASKS[0], "one two red")
+    remembering.learn(failed(TASKS[1], "one two three"))
+    assert remembering.recall(TASKS[1])  # its own success is no evidence about it
+    assert remembering.recall(replace(TASKS[2], group=TASKS[1].group))
+    remembering.learn(failed(TASKS[0], "one two three"))
+    assert store.counts()["unaided"] == 2
+    assert not remembering.recall(TASKS[2])
+    remembering.learn(failed(TASKS[0], "one two red"))
+    remembering.learn(failed(TASKS[1], "one two red"))
+    assert remembering.recall(TASKS[2])
+
+
+def test_a_success_after_failures_or_with_a_lesson_is_none_of_its_own(store: Store) -> None:
+    remembering = alone(store, TASKS[0], "one two red", "one two three")
+    assert store.unaided("default", "toy").solved.tolist() == [False]
+    aided = ReAct(max_attempts=1).play(TASKS[1], WORLD, ScriptedModel(["one two three"]), remembering)
+    assert aided.receipts[0].shown
+    remembering.learn(aided)
+    assert store.counts()["unaided"] == 1
+
+
+def test_what_another_process_learns_is_seen(store: Store) -> None:
+    remembering = alone(store, TASKS[0], "one two red")
+    assert remembering.recall(TASKS[1])
+    with Store(store.path) as other:
+        for task in TASKS[2:4]:
+            memory(other).learn(failed(task, "one two three"))
+    assert not remembering.recall(TASKS[1])
+    store.remove_scope("default")
+    assert len(store.unaided("default", "toy").solved) == 0
+
+
+def test_the_newest_tasks_are_held(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mulligan.search.NEWEST", 3)
+    monkeypatch.setattr("mulligan.store.NEWEST", 3)
+    for n, task in enumerate(TASKS):
+        alone(store, task, "one two three" if n % 2 else "one two red")
+        held = store.unaided("default", "toy")
+        assert held.tasks.tolist() == [t.id for t in TASKS[max(0, n - 2) : n + 1]]
+        assert held.solved.tolist() == [bool(m % 2) for m in range(max(0, n - 2), n + 1)]
+        assert held.vectors.shape == (len(held.solved), 64)
+    with Store(store.path) as again:
+        assert again.unaided("default", "toy").tasks.tolist() == [t.id for t in TASKS[3:]]
+
+
+def test_what_is_not_needed_travels_and_is_embedded_again(store: Store, tmp_path: Path) -> None:
+    alone(store, TASKS[0], "one two red").learn(failed(TASKS[2], "one two three"))
+    lines = io.StringIO()
+    export_store(store, lines)
+    with Store(tmp_path / "copy.db") as copy:
+        import_store(copy, io.StringIO(lines.getvalue()))
+        assert copy.digest() == store.digest()
+        copy.reembed(HashingEmbedder(32))
+        assert copy.unaided("default", "toy").vectors.shape == (2, 32)
+        assert copy.embedder == (HashingEmbedder(32).id, 32)
+        with pytest.raises(EmbeddingMismatch):
+            memory(copy).learn(failed(TASKS[3], "one two three"))
+
+
+def test_a_text_that_no_file_holds_is_noted_without_what_it_cannot_hold(store: Store) -> None:
+    vector = HashingEmbedder(64).embed(["x"])[0]
+    store.add_unaided(TASKS[0], solved=True, gist="a\0b\ud800", vector=vector, embedder="hash")
+    assert [row["gist"] for row in store.dump("unaided")] == ["a\ufffdb\ufffd"]

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from difflib import SequenceMatcher
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +14,39 @@ from mulligan.edits import Likeness
 from mulligan.errors import UnknownName
 from mulligan.meter import estimate_tokens
 from mulligan.models import ScriptedModel
-from mulligan.read import reconstruction, retrieval
+from mulligan.read import need, reconstruction, retrieval
 from mulligan.read.selection import Never, Threshold, Top1, Utility, selector
 from mulligan.records import Candidate, Condition, Receipt, Record, Selection, Situation, Statistics
+
+# Need
+
+NEEDS = [  # similarities, solved, share of failures
+    ([], [], None),
+    ([0.2], [True], 0.0),
+    ([0.9, 0.9], [True, False], 0.5),
+    ([0.9, 0.75, 0.1], [False, True, True], 1.0),  # what is 0.15 less similar does not count
+    ([0.9, 0.825], [False, True], 2 / 3),  # half as far counts half
+    ([0.0, 0.0, 0.0], [True, True, False], 1 / 3),
+]
+
+
+@pytest.mark.parametrize(("similarities", "solved", "share"), NEEDS)
+def test_need_is_the_share_of_failures_among_the_nearest(similarities: list[float], solved: list[bool], share: float | None) -> None:
+    found = need.need(np.array(similarities, np.float32), np.array(solved, np.bool_))
+    assert found == (share if share is None else pytest.approx(share, abs=1e-6))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1, width=32), st.booleans()), min_size=1))
+def test_need_is_a_share_whatever_the_order(tasks: list[tuple[float, bool]]) -> None:
+    def measured(listed: list[tuple[float, bool]]) -> float | None:
+        similarities, solved = zip(*listed, strict=True)
+        return need.need(np.array(similarities, np.float32), np.array(solved, np.bool_))
+
+    once, turned = measured(tasks), measured(tasks[::-1])
+    assert once is not None and -1e-6 <= once <= 1 + 1e-6
+    assert once == pytest.approx(turned, abs=1e-5)
+    assert measured([(s, False) for s, _ in tasks]) == 1.0
+
 
 # Retrieval
 

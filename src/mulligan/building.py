@@ -22,36 +22,52 @@ from mulligan.errors import InvalidData, MissingExtra, MulliganError, UnknownNam
 from mulligan.experiment.arms import arm
 from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
-from mulligan.experiment.settings import Experiment, TaskSettings, load_experiment
+from mulligan.experiment.settings import Experiment, Sandbox, TaskSettings, load_experiment
 from mulligan.experiment.stages import Progress
 from mulligan.memory import Memory, Settings
 from mulligan.models import open_model
 from mulligan.protocols import Embedder, Model, Selector, World
 from mulligan.read.selection import Utility, selector
-from mulligan.records import Candidate, Guidance, Json, Situation, Task, from_plain
+from mulligan.records import Candidate, Guidance, Json, Situation, Task, from_plain, to_plain
 from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
 from mulligan.tasks.sample import DATA
 from mulligan.tasks.splits import check_splits, sample_tasks
 from mulligan.write.retention import strategy
 
-WORLDS: Mapping[str, str] = {"grid": "mulligan.worlds.grid:GridWorld", "sql": "mulligan.worlds.sql:SqlWorld"}
+WORLDS: Mapping[str, str] = {
+    "code": "mulligan.worlds.code:CodeWorld",
+    "grid": "mulligan.worlds.grid:GridWorld",
+    "sql": "mulligan.worlds.sql:SqlWorld",
+}
 LOADERS: Mapping[str, str] = {
+    "bigcodebench": "mulligan.tasks.programs:load_bigcodebench",
+    "evalplus": "mulligan.tasks.programs:load_evalplus",
     "grid": "mulligan.worlds.grid:corridor_tasks",
+    "humaneval": "mulligan.tasks.programs:load_humaneval",
+    "mbpp": "mulligan.tasks.programs:load_mbpp",
+    "problems": "mulligan.tasks.sample:load_problems",
     "sample": "mulligan.tasks.sample:load_sample",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
 }
-SAMPLES: Mapping[str, str] = {"grid": "grid", "sql": "sample"}  # world → loader of tasks that come with the package
+SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "sql": "sample"}  # world → loader of tasks that come with the package
 EXTRAS: Mapping[str, str] = {"sqlglot": "sql", "xllamacpp": "local", "matplotlib": "report"}  # package → the extra that brings it
 
 RECORDING = DATA / "recording.jsonl"  # of the demo's model
 RUN_FILES = ("experiment.json", "report.json", "report.md", "report.html", "run.db", "checked.db", "unverified.db")
 
 
-def world(name: str) -> World:
-    """The world of that name, made without arguments. Raises UnknownName, MissingExtra."""
-    made: World = _named("world", name, WORLDS)()
+def world(name: str, sandbox: str = "") -> World:
+    """The world of that name, made without arguments but `sandbox`, if one is chosen. Raises UnknownName, MissingExtra; UsageError where
+    a sandbox is chosen for a world that runs no code, or is no known one.
+    """
+    cls = _named("world", name, WORLDS)
+    if sandbox and sandbox not in get_args(Sandbox):
+        raise UsageError(f"no sandbox {sandbox!r}: choose {' or '.join(get_args(Sandbox))}")
+    if sandbox and "wall" not in inspect.signature(cls).parameters:
+        raise UsageError(f"the world {name} runs no code, so there is no sandbox to choose")
+    made: World = cls(wall=sandbox) if sandbox else cls()
     return made
 
 
@@ -84,14 +100,17 @@ def choose_model(*specs: str, environ: Mapping[str, str]) -> str:
     return chosen
 
 
-def load_tasks(settings: TaskSettings, base: Path, work: Path) -> tuple[list[Task], LoadReport | None]:
+def load_tasks(settings: TaskSettings, base: Path, work: Path, sandbox: str = "") -> tuple[list[Task], LoadReport | None]:
     """The tasks that a [tasks] table names, drawn as it says, and what the loader left out.
 
-    Paths among the options are relative to `base`; what a loader builds goes below `work`. Raises UsageError for a missing file,
-    InvalidData for a wrong option or a group that crosses splits.
+    Paths among the options are relative to `base`; what a loader builds goes below `work`; one that runs code does so in `sandbox`.
+    Raises UsageError for a missing file, InvalidData for a wrong option or a group that crosses splits.
     """
     loader = _named("loader of tasks", settings.loader, LOADERS)
-    made = loader(**_options(settings, loader, base, work))
+    given = _options(settings, loader, base, work)
+    if sandbox and "sandbox" in inspect.signature(loader).parameters:
+        given.setdefault("sandbox", sandbox)
+    made = loader(**given)
     tasks, report = made if isinstance(made, tuple) else (made, None)
     check_splits(tasks)
     sizes = {"source": settings.source, "train": settings.train, "heldout": settings.heldout}
@@ -119,7 +138,7 @@ class Plan:
         self._built()
 
     def tasks(self, work: Path) -> tuple[list[Task], LoadReport | None]:
-        return load_tasks(self.experiment.tasks, self.base, work)
+        return load_tasks(self.experiment.tasks, self.base, work, self.experiment.sandbox)
 
     def play(self, model: Model, tasks: Sequence[Task], folder: Path, progress: Progress) -> Results:
         """Run in `folder`, or go on with what is there."""
@@ -127,12 +146,15 @@ class Plan:
         return run(self.experiment, Parts(tasks=tasks, world=at, model=model, embedder=vectors), folder, progress)
 
     def _built(self) -> tuple[World, Embedder]:
-        return world(self.experiment.world), embedder(self.experiment.memory.embedder)
+        chosen = "" if self.experiment.sandbox == "bubblewrap" else self.experiment.sandbox
+        return world(self.experiment.world, chosen), embedder(self.experiment.memory.embedder)
 
 
-def file_plan(path: Path, model: str, out: Path | None, environ: Mapping[str, str]) -> Plan:
-    """The plan of a settings file. `model` comes before the file's, that before the environment's."""
+def file_plan(path: Path, model: str, out: Path | None, environ: Mapping[str, str], *, sandbox: str = "") -> Plan:
+    """The plan of a settings file. `model` comes before the file's, that before the environment's; `sandbox` before the file's."""
     settings = load_experiment(path)
+    if sandbox:
+        settings = from_plain(Experiment, {**to_plain(settings), "sandbox": sandbox}, what="--sandbox")
     chosen = choose_model(model, settings.model, environ=environ)
     return Plan(experiment=settings, base=path.parent, model=chosen, folder=out or run_folder(settings.name))
 
@@ -198,6 +220,9 @@ def _why(guidance: Guidance, nearest: Sequence[Candidate], task: Task, least: fl
         return "the text is blank"
     if not nearest:
         return f"the store holds no active record of scope {task.scope} and domain {task.domain}"
+    if receipt.selection.policy == "need":
+        share = round(100 * receipt.selection.values[0])
+        return f"the agent needs no lesson: by itself it failed at {share} % of what is most like this"
     if not receipt.candidates:
         best = nearest[0].score
         return f"the nearest scores {best:.2f}, at least {least:.2f} is wanted" if best < least else "no condition of the nearest holds"
@@ -215,12 +240,12 @@ def _selector(name: str, store: Store) -> Selector:
 # Folders and names.
 
 
-def sample_of(world_name: str, file: Path | None, work: Path, limit: int) -> list[Task]:
+def sample_of(world_name: str, file: Path | None, work: Path, limit: int, sandbox: str = "") -> list[Task]:
     """At most `limit` tasks to check a world on: of an experiment's file, or those that come with the package."""
     if file is None and world_name not in SAMPLES:
         raise UsageError(f"no tasks of the world {world_name} come with the package: name an experiment with --tasks")
     settings = load_experiment(file).tasks if file else TaskSettings(loader=SAMPLES[world_name])
-    return load_tasks(settings, file.parent if file else work, work)[0][:limit]
+    return load_tasks(settings, file.parent if file else work, work, sandbox)[0][:limit]
 
 
 def run_folder(name: str) -> Path:

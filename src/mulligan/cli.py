@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 
 from mulligan import __version__, cli_store
-from mulligan.cli_store import HERE, AsJson, StoreFile, open_store
+from mulligan.cli_store import HERE, AsJson, SandboxName, StoreFile, open_store
 from mulligan.errors import MulliganError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ ModelSpec = Annotated[
 ]
 Folder = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept; runs/NAME unless given.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Delete an earlier run in that folder first, its paid replies too.")]
-WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help="sql, grid, or a path package.module:Class.")]
+WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help="sql, code, grid, or a path package.module:Class.")]
 Scope = Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Where records live, such as acme/sql-agent.")]
 EmbedderName = Annotated[str, typer.Option("--embedder", metavar="NAME", help="static, hash:DIM or openai:MODEL; the store's own first.")]
 TAPE = Path("recording.jsonl")
@@ -83,6 +83,7 @@ def run(
     model: ModelSpec = "",
     out: Folder = None,
     fresh: Fresh = False,
+    sandbox: SandboxName = "",
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment: construct on source tasks, freeze, evaluate every arm on held-out tasks, report.
@@ -91,7 +92,7 @@ def run(
     """
     from mulligan import building
 
-    _play(building.file_plan(experiment, model, out, os.environ), fresh, as_json)
+    _play(building.file_plan(experiment, model, out, os.environ, sandbox=sandbox), fresh, as_json)
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -160,6 +161,7 @@ def learn(
     world: WorldName = "sql",
     model: ModelSpec = "",
     embedder: EmbedderName = "",
+    sandbox: SandboxName = "",
     as_json: AsJson = False,
 ) -> None:
     """Try alternatives to the failed actions of episodes, and store what verifiably did better.
@@ -172,7 +174,7 @@ def learn(
     from mulligan.memory import Memory
     from mulligan.store import Store
 
-    at = building.world(world)
+    at = building.world(world, sandbox)
     lines = trajectories.read_lines(episodes, at)
     with ExitStack() as stack:
         proposer = stack.enter_context(building.opened_model(model, os.environ)) if model else None

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from mulligan.store import Store
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output, and nothing else there.")]
+SandboxName = Annotated[
+    str, typer.Option("--sandbox", metavar="NAME", help="For worlds that run code: bubblewrap, or process: limits, but no wall.")
+]
 StoreFile = Annotated[Path, typer.Option("--store", metavar="FILE", envvar="MULLIGAN_STORE", help="The store.")]
 RecordId = Annotated[str, typer.Argument(metavar="ID", help="The id of a record, or its beginning.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the record's history.")]
@@ -212,9 +215,10 @@ def doctor(
 
 
 def check_world(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="sql, grid, or a path package.module:Class.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="sql, code, grid, or a path package.module:Class.")],
     tasks: Annotated[Path | None, typer.Option("--tasks", metavar="EXPERIMENT.toml", help="Tasks of its [tasks] table.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Check on so many tasks.")] = 5,
+    sandbox: SandboxName = "",
     as_json: AsJson = False,
 ) -> None:
     """Check that a world keeps the contract that lets it admit records; lists every violation."""
@@ -223,9 +227,9 @@ def check_world(
     from mulligan import building, cli_views
     from mulligan.worlds import conformance
 
-    made = building.world(name)
+    made = building.world(name, sandbox)
     with TemporaryDirectory(prefix="mulligan-") as folder:
-        chosen = building.sample_of(name, tasks, Path(folder), limit)
+        chosen = building.sample_of(name, tasks, Path(folder), limit, sandbox)
         violations = conformance.check_world(made, chosen)
     cli_views.show_violations(made, len(chosen), violations, as_json=as_json)
     if violations:

@@ -104,8 +104,9 @@ def _check_header(line: str) -> None:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise InvalidData("it is no header of an export of Mulligan")
-    if header.get("version") != len(MIGRATIONS):
-        raise InvalidData(f"the export has version {header.get('version')!r}, this Mulligan reads version {len(MIGRATIONS)}")
+    version = header.get("version")
+    if type(version) is not int or not 1 <= version <= len(MIGRATIONS):  # an older one lacks tables, and has nothing else
+        raise InvalidData(f"the export has version {version!r}, this Mulligan reads versions up to {len(MIGRATIONS)}")
 
 
 def _read(line: str) -> tuple[str, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Memory: learn from an episode, recall for a situation, settle how it went. Read this first.
 
 learn :  Episode → signals → proposals → checks → admission → distillation → store
-recall:  Situation → search → retrieval → selection → reconstruction → Guidance → the agent acts → settle
+recall:  Situation → need → search → retrieval → selection → reconstruction → Guidance → the agent acts → settle
 
 This is the only module that knows the order of the stages. `recall` writes nothing; its receipt comes back through `settle`.
 """
@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mulligan.edits import Likeness, distance
 from mulligan.embeddings import SAMPLE, Calibration, RememberingEmbedder, StaticEmbedder, calibrate
 from mulligan.errors import UsageError
 from mulligan.meter import estimate_tokens
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, Selector, State, World
-from mulligan.read import reconstruction, retrieval
+from mulligan.read import need, reconstruction, retrieval
 from mulligan.read.selection import Top1
 from mulligan.records import (
     Attempt,
@@ -32,6 +35,7 @@ from mulligan.records import (
     Proposal,
     Receipt,
     Record,
+    Selection,
     Situation,
     Task,
     Usage,
@@ -61,6 +65,7 @@ class Settings:
     pool: int = 50  # search hits that are scored
     budget: int = reconstruction.BUDGET  # tokens of guidance
     contrast: bool = False  # True shows the failed action beside the better one
+    need: float = need.LEAST  # a lesson is shown where the agent by itself fails at least so often; 0 always
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,14 +109,27 @@ class Memory:
         self._panel = {task.id: task for task in panel}
         self._facts: dict[str, tuple[Task, Mapping[str, Json]]] = {}
         self._calibrations: dict[tuple[str, str], Calibration] = {}
+        self._asked: tuple[str, NDArray[np.float32]] = ("", np.empty(0, np.float32))
         self._sampled = RememberingEmbedder(self.embedder)  # what calibration looks at hardly changes from one record to the next
 
     def learn(self, episode: Episode) -> list[Decision]:
         """Try local alternatives to the failed actions of `episode`, and store what verifiably did better.
 
-        Only source tasks may write: raises UsageError for others. Learning the same episode again changes nothing.
+        Episodes without a failure are worth learning too: they tell where no lesson is needed. Only source tasks may write: raises
+        UsageError for others. Learning the same episode again changes nothing.
         """
-        return [decision for examined in self.examine(episode) for decision in self.admit(episode, examined)]
+        decisions = [decision for examined in self.examine(episode) for decision in self.admit(episode, examined)]
+        self.note(episode)
+        return decisions
+
+    def note(self, episode: Episode) -> None:
+        """The part of `learn` that notes whether the agent solved the task by itself, at once; nothing if a lesson was shown."""
+        found = [a for a in episode.attempts if a.trial == 0]
+        if not found or any(receipt.shown for receipt in episode.receipts) or not found[-1].verdict.completed:
+            return
+        solved = found[-1].verdict.solved and not any(map(signals.is_failure, found))
+        gist, vector = self._gist(episode.task), self._vector(episode.task)
+        self.store.add_unaided(episode.task, solved=solved, gist=gist, vector=vector, embedder=self.embedder.id)
 
     def examine(self, episode: Episode) -> list[Examined]:
         """The part of `learn` that writes nothing: propose, check, decide, distil. May run for many episodes at once."""
@@ -140,8 +158,13 @@ class Memory:
     def recall(self, task: Task, history: Sequence[Attempt] = (), *, observation: str = "", max_attempts: int = 1) -> Guidance:
         """The lesson that helps at this point of `task`, after the attempts in `history`; or an empty guidance."""
         situation = Situation(task=task, facts=self.facts(task), observation=observation, history=tuple(history), max_attempts=max_attempts)
-        found, usage = self.retrieve(situation)
-        selection = self.selector.select(situation, found)
+        needed = self.need(situation)
+        if needed < self.settings.need:
+            found, usage = list[Candidate](), Usage()
+            selection = Selection(chosen=None, values=(needed,), skip=self.settings.need, policy="need")
+        else:
+            found, usage = self.retrieve(situation)
+            selection = self.selector.select(situation, found)
         chosen = [] if selection.chosen is None else [found[selection.chosen].record]
         text, shown = reconstruction.render(chosen, count=estimate_tokens, budget=self.settings.budget, conditions=self.settings.conditions)
         receipt = Receipt(
@@ -160,6 +183,19 @@ class Memory:
         with self.store.transaction():
             self.store.add_receipt(receipt)
             self.store.settle(receipt.id, outcome)
+
+    def need(self, situation: Situation) -> float:
+        """How often the agent fails by itself on what is most like this task; 1 after a visible failure, or where nothing is known."""
+        if situation.failed is not None or not self.settings.need:
+            return 1.0
+        task = situation.task
+        known = self.store.unaided(task.scope, task.domain)
+        others = known.other_than(task.id, task.group)
+        if not others.any():
+            return 1.0
+        similarities = self._calibration(task).scale(np.vecdot(known.vectors[others], self._vector(task)))
+        found = need.need(similarities, known.solved[others])
+        return 1.0 if found is None else found
 
     def retrieve(self, situation: Situation) -> tuple[list[Candidate], Usage]:
         """The candidates for `situation`, best first, and what judging their conditions cost."""
@@ -203,12 +239,20 @@ class Memory:
             known = self._facts[task.id] = (task, self.world.facts(task))
         return known[1]
 
+    def _gist(self, task: Task) -> str:
+        return str(self.facts(task).get("gist") or task.prompt)
+
+    def _vector(self, task: Task) -> NDArray[np.float32]:
+        """The vector of what a task is about; one recall asks twice."""
+        gist = self._gist(task)
+        if self._asked[0] != gist:
+            self._asked = (gist, self.embedder.embed([gist])[0])
+        return self._asked[1]
+
     def _search(self, task: Task) -> list[retrieval.Found]:
-        gist = str(self.facts(task).get("gist") or task.prompt)
-        (vector,) = self.embedder.embed([gist])
         hits = self.store.search(
             task.prompt,
-            vector,
+            self._vector(task),
             scope=task.scope,
             domain=task.domain,
             limit=self.settings.pool,

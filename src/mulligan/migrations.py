@@ -158,13 +158,26 @@ CREATE TABLE completions (
 );
 """
 
+# How tasks went at the agent's own first try, without a lesson: where it needs none, and where it does.
+SECOND = """
+CREATE TABLE unaided (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    task TEXT NOT NULL UNIQUE REFERENCES tasks (key) ON DELETE CASCADE,
+    solved INTEGER NOT NULL CHECK (solved IN (0, 1)),
+    gist TEXT NOT NULL,
+    embedder TEXT NOT NULL,
+    dim INTEGER NOT NULL,
+    vector BLOB NOT NULL CHECK (typeof(vector) = 'blob' AND length(vector) = 4 * dim)
+)
+"""
+
 # The tables with content, parents before children. `meta` and the word index follow from them.
 TABLES = (
     *("tasks", "episodes", "attempts", "proposals", "checks", "decisions"),
-    *("records", "statistics", "history", "vectors"),
+    *("records", "statistics", "history", "vectors", "unaided"),
     *("receipts", "usage", "completions"),
 )
-MIGRATIONS: tuple[str, ...] = (FIRST,)  # number n leads to schema version n; a change is added at the end, never edited
+MIGRATIONS: tuple[str, ...] = (FIRST, SECOND)  # number n leads to schema version n; a change is added at the end, never edited
 
 
 def now() -> str:

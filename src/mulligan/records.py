@@ -38,6 +38,8 @@ SignalKind = Literal[
     "coincidence",  # right here, wrong on a changed copy of the world
     "blocked",  # the action had no effect
     "repeated",  # the same action again
+    "assertion",  # a test that does not hold, with both values
+    "exception",  # what a program raised, and where
     "timeout",
     "too_large",
 ]
@@ -152,7 +154,8 @@ class Verdict:
 
     `completed` False is the third value: time-out, crash of the evaluator, a solver's "unknown"; never a pass, never a fail.
     `feedback`, `signals` and `done` are all that an agent may look at: on held-out tasks they hold nothing that depends on the
-    gold answer. `done` says that the episode is over as far as the agent can see. `utility` is exact, in [0, 1].
+    gold answer. `done` says that the episode is over as far as the agent can see. `utility` is exact, in [0, 1]; `hidden` is the same for
+    tests that no agent and no proposer ever sees, where there are some.
     """
 
     completed: bool
@@ -164,6 +167,7 @@ class Verdict:
     evaluator: str
     calls: int = 1
     seconds: float = 0.0
+    hidden: Fraction | None = None
 
     def agrees(self, other: "Verdict") -> bool:
         """True when both say the same of an action: the replay gate (SPEC A3.1) compares with this."""

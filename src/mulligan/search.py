@@ -1,7 +1,8 @@
 """What of a record is searched, by words and by vectors, and how the two rankings are fused.
 
 In: records and queries as text and vectors. Out: `Hit`s, best first. `Shelf` holds one place's active records in memory: one
-matrix for exact cosine search, and for each word asked so far the rows that carry it. The SQL that fills it is in store.py.
+matrix for exact cosine search, and for each word asked so far the rows that carry it; `Unaided` how tasks went without a lesson.
+The SQL that fills them is in store.py.
 
 Not promised: words that more than `COMMON` records of the store carry tell too little for what they cost, so they are not
 ranked by; vectors still are.
@@ -11,6 +12,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import log1p
 
 import numpy as np
@@ -23,6 +25,7 @@ MAX_FIELD, MAX_RECORD = 20_000, 65_536  # characters of one text; bytes of a rec
 MAX_WORDS = 32  # distinct words of a query that are looked up, longest first: long words are rare ones
 COMMON = 1_000
 KEPT_WORDS = 20_000  # words whose rows are kept in memory
+NEWEST = 2_000  # tasks of a place whose outcome without a lesson is held in memory
 FUSION = 60  # the constant k of reciprocal rank fusion: score = sum over rankings of 1 / (k + rank)
 
 # Scripts written without spaces, or with particles glued to the word (Hangul): cut into pairs of characters, which finds
@@ -186,6 +189,40 @@ class Shelf:
         rows = np.searchsorted(own, found)
         rows = rows[own[np.minimum(rows, len(own) - 1)] == found]
         return rows, log1p((len(self.ids) - len(rows) + 0.5) / (len(rows) + 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Unaided:
+    """How the newest tasks of a place went without a lesson: ids and groups, whether solved, unit vectors; shapes (n,), and (n, dim)."""
+
+    last: int
+    tasks: NDArray[np.object_]
+    groups: NDArray[np.object_]
+    solved: NDArray[np.bool_]
+    vectors: NDArray[np.float32]
+
+    def grown(self, rows: Sequence[tuple[int, str, str, int, bytes]]) -> "Unaided":
+        """With rows (sequence, task, group, solved, vector as float32 bytes) added, and only the newest kept."""
+        if not rows:
+            return self
+        sequences, tasks, groups, solved, vectors = zip(*rows, strict=True)
+        matrix = np.frombuffer(b"".join(vectors), "<f4").reshape(len(rows), -1)
+        return Unaided(
+            last=sequences[-1],
+            tasks=np.concatenate([self.tasks, np.array(tasks, np.object_)])[-NEWEST:],
+            groups=np.concatenate([self.groups, np.array(groups, np.object_)])[-NEWEST:],
+            solved=np.concatenate([self.solved, np.array(solved, np.bool_)])[-NEWEST:],
+            vectors=np.concatenate([self.vectors, matrix])[-NEWEST:] if len(self.solved) else matrix[-NEWEST:],
+        )
+
+    def other_than(self, task: str, group: str) -> NDArray[np.bool_]:
+        """Which of them are of another task and another group."""
+        other: NDArray[np.bool_] = (self.tasks != task) & (self.groups != group)
+        return other
+
+
+_NONE = np.empty(0, np.object_)
+NOTHING = Unaided(last=0, tasks=_NONE, groups=_NONE, solved=np.empty(0, np.bool_), vectors=np.empty((0, 0), np.float32))
 
 
 def _best(scores: NDArray[np.float32], limit: int, least: float) -> list[int]:

@@ -1,16 +1,15 @@
 """Store: everything that happened, in one SQLite file, and the records found in it by words and by vectors.
 
-In: nouns. Out: the same nouns, and `Hit`s. Every row holds its noun as canonical JSON; ids are hashes of content, so writing
-twice is writing once. A write that returned has reached the disk. One `Store` serves many threads (they take turns), one file
-many processes; after a fork the child opens the file anew.
+In: nouns. Out: the same nouns, and `Hit`s. What happened is in `evidence.py`, costs are in `ledger.py`. Every row holds its noun as
+canonical JSON; ids are hashes of content, so writing twice is writing once. A write that returned has reached the disk. One `Store`
+serves many threads (they take turns), one file many processes; after a fork the child opens the file anew.
 
 Not promised: the ledger and the response cache belong to no scope, so `remove_scope` leaves them alone.
 """
 
-import json
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -19,27 +18,40 @@ from numpy.typing import NDArray
 
 from mulligan.conditions import check_condition
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreError
-from mulligan.ledger import Ledger, body
+from mulligan.evidence import Evidence, check_move
+from mulligan.ledger import body
 from mulligan.migrations import check_names, now
 from mulligan.protocols import Embedder
 from mulligan.records import (
-    LIFECYCLE,
-    Decision,
-    Episode,
     Outcome,
     Receipt,
     Record,
-    Split,
     Statistics,
     Status,
     Task,
-    content_id,
     noun,
-    to_plain,
 )
-from mulligan.search import COMMON, Hit, Shelf, index_text, query_words, record_text, unfit, vector_of
+from mulligan.search import (
+    COMMON,
+    NEWEST,
+    NOTHING,
+    Hit,
+    Shelf,
+    Unaided,
+    index_text,
+    query_words,
+    record_text,
+    unfit,
+    vector_of,
+)
 
-MEMORY = ("records", "statistics", "history", "vectors")  # what recall reads: compare `digest(MEMORY)` before and after an evaluation
+MEMORY = (
+    "records",
+    "statistics",
+    "history",
+    "vectors",
+    "unaided",
+)  # what recall reads: compare `digest(MEMORY)` before and after an evaluation
 KEPT = 10_000  # records held decoded in memory
 REWARD: Mapping[str, float] = {"helped": 1.0, "hurt": 0.0, "neutral": 0.5}
 
@@ -49,8 +61,6 @@ Row = tuple[Any, ...]
 _COUNTS = tuple(field.name for field in fields(Statistics))
 _RECORD = f"""SELECT r.body, r.status, r.reason, r.created_at, r.seq, {", ".join(f"s.{name}" for name in _COUNTS)}
     FROM records r JOIN statistics s ON s.record = r.id WHERE r.id = ?"""
-_CORRECTED = """(p.episode, p.attempt) IN (SELECT o.episode, o.attempt FROM decisions m JOIN proposals o ON o.id = m.proposal
-    WHERE m.record = :record AND m.record <> '' ORDER BY o.seq LIMIT 1)"""
 # A scope and all below it: `acme` takes `acme` and `acme/x`, not `acmex`. The character after "/" is "0".
 _WITHIN = "(scope = :scope OR (scope >= :scope || '/' AND scope < :scope || '0'))"
 
@@ -67,21 +77,7 @@ class StoredRecord:
     sequence: int
 
 
-@noun
-class StoredDecision:
-    """A decision and the attempt that it is about."""
-
-    episode_id: str
-    attempt_index: int
-    decision: Decision
-
-
-def _check_move(old: str, new: str, what: str) -> None:
-    if new not in LIFECYCLE[old]:
-        raise InvalidData(f"{what} is {old} and cannot become {new}")
-
-
-class Store(Ledger):
+class Store(Evidence):
     """The database. A context manager. `frozen` opens it for reading only: every write raises StoreFrozen."""
 
     def __init__(self, path: Path | str, *, frozen: bool = False) -> None:
@@ -91,117 +87,49 @@ class Store(Ledger):
         self._stored: dict[str, StoredRecord] = {}
         self._stored_at: Row = ()
         self._shelves: dict[tuple[str, str | None], tuple[Shelf, Row, Row]] = {}
+        self._unaided: dict[tuple[str, str], tuple[Unaided, Row, Row]] = {}
 
-    # What happened: tasks, episodes, decisions.
+    # What is not needed: tasks that went well without a lesson.
 
-    def add_task(self, task: Task) -> str:
-        """Store a task and return its content id. A task of that id and scope in another split is refused: splits do not leak."""
-        check_names(id=task.id, scope=task.scope)
-        text, key = body(task), content_id("tsk", task)
-        with self.transaction():
-            sql = "SELECT split FROM tasks WHERE id = ? AND scope = ? AND split <> ?"
-            if other := self._rows(sql, (task.id, task.scope, task.split)):
-                raise InvalidData(f"task {task.id} is stored in split {other[0][0]}: in one scope it cannot be in {task.split} too")
-            self._insert("tasks", key=key, created_at=now(), body=text)
-        return key
+    def add_unaided(self, task: Task, *, solved: bool, gist: str, vector: NDArray[np.float32], embedder: str) -> None:
+        """Note how a task went at the agent's own first try, without a lesson; the last time counts. `vector` is that of `gist`.
 
-    def add_episode(self, episode: Episode) -> str:
-        """Store an episode with its task and attempts, and return its content id."""
-        check_names(label=episode.label)
-        numbers = [attempt.index for attempt in episode.attempts]
-        if numbers != sorted(set(numbers)):
-            raise InvalidData(f"the attempts of an episode of {episode.task.id} are not in order: {numbers}")
-        texts = [body(attempt) for attempt in episode.attempts]
-        rest = {f.name: getattr(episode, f.name) for f in fields(Episode) if f.name not in ("task", "attempts")}
-        with self.transaction():
-            task, key = self.add_task(episode.task), content_id("epi", episode)
-            if self._insert("episodes", id=key, task=task, created_at=now(), body=body(rest)):
-                for number, text in zip(numbers, texts, strict=True):
-                    self._insert("attempts", episode=key, number=number, body=text)
-        return key
-
-    def episode(self, key: str) -> Episode:
-        """The episode of that id. Raises StoreError if there is none."""
-        with self._held():
-            found = self._rows("SELECT e.body, t.body FROM episodes e JOIN tasks t ON t.key = e.task WHERE e.id = ?", (key,))
-            attempts = self._rows("SELECT body FROM attempts WHERE episode = ? ORDER BY number", (key,))
-        if not found:
-            raise StoreError(f"{self.path} holds no episode {key}")
-        [(text, task)] = found
-        return self._noun(Episode, text, task=json.loads(task), attempts=[json.loads(attempt) for (attempt,) in attempts])
-
-    def episodes(self, *, label: str | None = None, split: Split | None = None) -> list[Episode]:
-        """Episodes in the order in which they were added."""
-        return [self.episode(key) for (key,) in self._episode_ids("(? IS NULL OR e.label = ?)", label, label, split=split)]
-
-    def episode_for(self, task_id: str, label: str) -> Episode | None:
-        """The first episode of a task with that label, if any: what a resumed run need not play again."""
-        found = self._episode_ids("t.id = ? AND e.label = ?", task_id, label)
-        return self.episode(found[0][0]) if found else None
-
-    def has_episode(self, task_id: str, label: str) -> bool:
-        return bool(self._episode_ids("t.id = ? AND e.label = ?", task_id, label))
-
-    def _episode_ids(self, where: str, *values: str | None, split: Split | None = None) -> list[Row]:
-        sql = f"SELECT e.id FROM episodes e JOIN tasks t ON t.key = e.task WHERE {where} AND (? IS NULL OR t.split = ?) ORDER BY e.seq"
-        return self._rows(sql, (*values, split, split))
-
-    def add_decisions(self, episode_id: str, attempt_index: int, decisions: Sequence[Decision]) -> None:
-        """Store what was proposed for one attempt, how it was checked and decided; the attempt then counts as examined.
-
-        Raises InvalidData for a move that LIFECYCLE does not know, such as another decision on what was already decided.
+        Raises EmbeddingMismatch for a vector of another embedder.
         """
+        dim, values = len(vector), vector_of(vector, len(vector)).tobytes()
+        text = re.sub("[\0\ud800-\udfff]", "\ufffd", gist)
         with self.transaction():
-            sql = "UPDATE attempts SET examined = 1 WHERE episode = ? AND number = ?"
-            if not self._execute(sql, (episode_id, attempt_index)).rowcount:
-                raise StoreError(f"{self.path} holds no attempt {attempt_index} of episode {episode_id}")
-            for position, decision in enumerate(decisions):
-                key = content_id("prp", [episode_id, attempt_index, position, decision.proposal])
-                self._add_decision(key, episode_id, attempt_index, decision)
+            key = self.add_task(task)
+            if self._rows("SELECT 1 FROM unaided WHERE task = ? AND solved = ? AND vector = ?", (key, int(solved), values)):
+                return
+            if self._execute("DELETE FROM unaided WHERE task = ?", (key,)).rowcount:
+                self._rearranged("unaided")
+            self.load("unaided", task=key, solved=int(solved), gist=text, embedder=embedder, dim=dim, vector=values)
 
-    def _add_decision(self, key: str, episode_id: str, attempt_index: int, decision: Decision) -> None:
-        # The arm that stores unverified alternatives says so in its reason: that waives the check, and nothing else does.
-        checked = decision.check is not None or decision.reason == "admitted_unverified"
-        path = ["proposed", *(["checked"] if checked else []), "admitted" if decision.admitted else "refused"]
-        for old, new in pairwise(path):
-            _check_move(old, new, f"proposal {key}")
-        if decision.check is not None and decision.check.proposal != decision.proposal:
-            raise InvalidData(f"the check of proposal {key} is one of another proposal")
-        self._insert("proposals", id=key, episode=episode_id, attempt=attempt_index, body=body(decision.proposal))
-        if decision.check is not None:
-            check = to_plain(decision.check)
-            del check["proposal"]
-            self._insert("checks", proposal=key, body=body(check))
-        text = body({"reason": decision.reason, "rule": decision.rule, "record": decision.record})
-        if not self._insert("decisions", proposal=key, state=path[-1], created_at=now(), body=text):
-            [(state, before)] = self._rows("SELECT state, body FROM decisions WHERE proposal = ?", (key,))
-            if before != text:
-                _check_move(state, path[-1], f"proposal {key}")
-
-    def decisions(self, episode_id: str | None = None, *, record: str | None = None) -> list[StoredDecision]:
-        """Decisions in the order in which they were made: all, those of an episode, or those on the action that a record corrects."""
-        where = "p.episode = :episode" if episode_id is not None else _CORRECTED if record is not None else "1"
-        sql = f"""SELECT p.episode, p.attempt, p.body, c.body, d.body FROM decisions d JOIN proposals p ON p.id = d.proposal
-            LEFT JOIN checks c ON c.proposal = p.id WHERE {where} ORDER BY p.seq"""
-        found = []
-        for episode, attempt, proposal_text, check_text, text in self._rows(sql, {"episode": episode_id, "record": record}):
-            proposal = json.loads(proposal_text)
-            decision = self._noun(Decision, text, proposal=proposal, check=check_text and {**json.loads(check_text), "proposal": proposal})
-            found.append(StoredDecision(episode_id=episode, attempt_index=attempt, decision=decision))
-        return found
-
-    def examined(self, episode_id: str, attempt_index: int) -> bool:
-        """Whether `add_decisions` was called for this attempt."""
-        sql = "SELECT 1 FROM attempts WHERE episode = ? AND number = ? AND examined"
-        return bool(self._rows(sql, (episode_id, attempt_index)))
+    def unaided(self, scope: str, domain: str) -> Unaided:
+        """How the newest tasks of exactly that scope and domain went without a lesson."""
+        with self._held():
+            state = (*(version := self._version()), self._changes)
+            known, known_state, known_base = self._unaided.get((scope, domain), (NOTHING, (), ()))
+            if known_state != state:
+                base = (*version[:2], *self._rows("SELECT value FROM meta WHERE key = 'unaided'"))
+                known = known if known_base == base else NOTHING
+                sql = """SELECT u.seq, t.id, json_extract(t.body, '$.group'), u.solved, u.vector
+                    FROM unaided u JOIN tasks t ON t.key = u.task
+                    WHERE t.scope = ? AND json_extract(t.body, '$.domain') = ? AND u.seq > ? ORDER BY u.seq DESC LIMIT ?"""
+                known = known.grown(self._rows(sql, (scope, domain, known.last, NEWEST))[::-1])
+                self._unaided[scope, domain] = (known, state, base)
+            return known
 
     # What was learned: records.
 
     @property
     def embedder(self) -> tuple[str, int] | None:
         """Id and dimension of the embedder that all vectors in the store come from; None without vectors."""
-        found = self._rows("SELECT embedder, dim FROM vectors LIMIT 1")
-        return tuple(found[0]) if found else None
+        for table in ("vectors", "unaided"):
+            if found := self._rows(f"SELECT embedder, dim FROM {table} LIMIT 1"):
+                return tuple(found[0])
+        return None
 
     def check_embedder(self, name: str, dim: int) -> None:
         """Raises EmbeddingMismatch unless the vectors in the store, if any, come from that embedder."""
@@ -286,7 +214,7 @@ class Store(Ledger):
         with self.transaction():
             if (stored := self.record(key)).status == status:
                 return
-            _check_move(stored.status, status, f"record {key}")
+            check_move(stored.status, status, f"record {key}")
             self._execute("UPDATE records SET status = ?, reason = ? WHERE id = ?", (status, reason, key))
             [(number,)] = self._rows("SELECT count(*) FROM history WHERE record = ?", (key,))
             self._insert("history", record=key, number=number + 1, old=stored.status, new=status, reason=reason, created_at=now())
@@ -319,38 +247,46 @@ class Store(Ledger):
             if removed:
                 self._execute("INSERT INTO words (words) VALUES ('optimize')")  # rewrites the index without the deleted words
             self._rearranged()
+            self._rearranged("unaided")
             self._stored.clear()
         self._flush()
         return removed
 
     def reembed(self, embedder: Embedder, batch: int = 256) -> int:
         """Replace every vector by one of `embedder`, all or none; returns how many. Other processes may read and write meanwhile."""
-        vectors: dict[str, bytes] = {}
+        vectors: dict[str, bytes] = {}  # by text
 
-        def embed_new() -> None:
+        def embed_new() -> tuple[list[Row], list[Row]]:
             rows = self._rows("SELECT id, body FROM records ORDER BY seq")
-            new = [(key, record_text(self._noun(Record, text))) for key, text in rows if key not in vectors]
+            records = [(key, record_text(self._noun(Record, text))) for key, text in rows]
+            alone = self._rows("SELECT seq, gist FROM unaided ORDER BY seq")
+            new = [text for text in dict.fromkeys(text for _, text in (*records, *alone)) if text not in vectors]
             for start in range(0, len(new), batch):
                 part = new[start : start + batch]
-                for (key, _), row in zip(part, embedder.embed([text for _, text in part]), strict=True):
-                    vectors[key] = vector_of(row, embedder.dim).tobytes()
+                for text, row in zip(part, embedder.embed(part), strict=True):
+                    vectors[text] = vector_of(row, embedder.dim).tobytes()
+            return records, alone
 
         if not self.frozen:
             embed_new()  # the long part, outside the transaction
         with self.transaction():
-            embed_new()
+            records, alone = embed_new()
             self._execute("DELETE FROM vectors")
-            for (key,) in self._rows("SELECT id FROM records ORDER BY seq"):
-                self._insert("vectors", record=key, embedder=embedder.id, dim=embedder.dim, vector=vectors[key])
+            for key, text in records:
+                self._insert("vectors", record=key, embedder=embedder.id, dim=embedder.dim, vector=vectors[text])
+            for sequence, text in alone:
+                new = (embedder.id, embedder.dim, vectors[text], sequence)
+                self._execute("UPDATE unaided SET embedder = ?, dim = ?, vector = ? WHERE seq = ?", new)
             self._rearranged()
-        return self.counts()["vectors"]
+            self._rearranged("unaided")
+        return len(records)
 
     def _index(self, sequence: int, record: Record) -> None:
         self._execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (sequence, index_text(record)))
 
-    def _rearranged(self) -> None:
-        """Tell all processes that records did more than grow at the end."""
-        self._execute("INSERT INTO meta VALUES ('revision', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
+    def _rearranged(self, what: str = "revision") -> None:
+        """Tell all processes that records (or what `unaided` holds) did more than grow at the end."""
+        self._execute("INSERT INTO meta VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET value = value + 1", (what,))
         self._changes += 1
 
     # What helps here: search.
@@ -438,11 +374,11 @@ class Store(Ledger):
 
     def load(self, table: str, **row: Any) -> bool:
         """Insert one row as `dump` gives it unless its key is there, with what follows from it: words, the one-embedder rule."""
-        if table == "vectors":
+        if table in ("vectors", "unaided"):
             self.check_embedder(row["embedder"], row["dim"])
         sequence = self._insert(table, **row)
-        if sequence is not None and table == "records":
+        if sequence is not None and table in ("records", "unaided"):
             self._changes += 1
-            if row["status"] == "active":
+            if table == "records" and row["status"] == "active":
                 self._index(sequence, self._noun(Record, row["body"]))
         return sequence is not None

@@ -2,7 +2,7 @@
 
 `none` is the baseline of all pairs. `checked_*` share one store and differ in the selector. The others each break one part of
 the method: `unverified` the check, `no_persistence` the store, `random` and `shuffled` the match, `no_condition` the conditions
-(SPEC A6).
+(SPEC A6), `no_need` the question whether a lesson is needed.
 """
 
 import random
@@ -26,6 +26,7 @@ class Arm:
     kind: Literal["plain", "random", "shuffled", "ephemeral"] = "plain"
     selector: str = ""  # "" is the experiment's ablation selector
     conditions: bool = True
+    need: bool = True
     best_of: Literal["", "plain", "guided"] = ""
 
     @property
@@ -46,6 +47,7 @@ ARMS: Mapping[str, Arm] = {
     "random": Arm(store="checked", kind="random", selector="top1"),
     "shuffled": Arm(store="checked", kind="shuffled"),
     "no_condition": Arm(store="checked", conditions=False),
+    "no_need": Arm(store="checked", need=False),
 }
 
 

@@ -28,6 +28,7 @@ ABOUT: Mapping[str, str] = {
     "random": "checked records drawn at random",
     "shuffled": "checked records of another task",
     "no_condition": "checked records without their conditions",
+    "no_need": "checked records also where the agent needs none",
 }
 
 # Characters that are not seen but change what is: control characters, and those that turn the direction of text.

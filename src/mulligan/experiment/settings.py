@@ -23,7 +23,11 @@ DEFAULT_ARMS = (
     "random",
     "shuffled",
     "no_condition",
+    "no_need",
 )
+
+
+Sandbox = Literal["bubblewrap", "process"]
 
 
 @noun
@@ -63,6 +67,7 @@ class MemorySettings:
     contrast: bool = False
     similarity: float = 0.5  # of the threshold selector
     practice: int = 1  # rounds in which source tasks are replayed with memory to measure what it does
+    need: float = 0.5  # a lesson is shown where the agent by itself fails at least so often on similar source tasks; 0 always
     ablation_selector: str = "threshold"
     embedder: str = "static"
 
@@ -74,6 +79,7 @@ class Experiment:
     name: str
     model: str = ""
     world: str = "sql"
+    sandbox: Sandbox = "bubblewrap"  # what walls off code that a world runs; "process" has limits alone
     tasks: TaskSettings
     agent: AgentSettings = AgentSettings()
     memory: MemorySettings = MemorySettings()

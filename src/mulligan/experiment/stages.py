@@ -67,7 +67,14 @@ class Bench:
         return ReAct(max_attempts=how.attempts, sampling=sampling)
 
     def memory(
-        self, kind: type[Memory], store: Store, *, verify: bool = True, conditions: bool = True, chosen: Selector | None = None
+        self,
+        kind: type[Memory],
+        store: Store,
+        *,
+        verify: bool = True,
+        conditions: bool = True,
+        need: bool = True,
+        chosen: Selector | None = None,
     ) -> Memory:
         """A memory of that kind over `store`, with the experiment's settings; its panel are the source tasks."""
         m = self.experiment.memory
@@ -83,6 +90,7 @@ class Bench:
             min_score=m.min_score,
             budget=m.budget,
             contrast=m.contrast,
+            need=m.need if need else 0.0,
         )
         return kind(
             store,
@@ -116,6 +124,7 @@ def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
         for place, (episode, examined) in enumerate(zip(todo, bench.players.run(memory.examine, todo), strict=True), 1):
             for one in _alive(examined):
                 memory.admit(episode, one)
+            memory.note(episode)
             _settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()))
             bench.progress(stage, before + place, len(episodes))
 
@@ -169,7 +178,7 @@ def _reader(bench: Bench, one: Arm, store: Store) -> Memory:
     """The memory of an arm, over a frozen store."""
     kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory}
     chosen = _selector(bench, one, store)
-    memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, chosen=chosen)
+    memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, need=one.need, chosen=chosen)
     if isinstance(memory, ShuffledMemory):
         memory.donors = donors(bench.split("heldout"))
     return memory

@@ -30,6 +30,8 @@ LeftOut = Literal[
     "duplicate",  # the same question with the same gold query again
     "ambiguous",  # the same question with another gold query; the first one stays
     "crosses_splits",  # the question or its group is in a split that is read later as well
+    "no_gold",  # a problem without a solution, so that nobody knows whether its tests can be passed
+    "no_tests",
 ]
 _RANK: Mapping[Split, int] = {"source": 0, "train": 1, "heldout": 2}
 

@@ -1,4 +1,4 @@
-"""The sample that comes with the package: a season of an invented ferry company, and questions about it in three splits.
+"""The samples that come with the package: questions about an invented ferry company, and a few functions to write.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -13,7 +13,9 @@ from pathlib import Path
 
 from mulligan.errors import UsageError
 from mulligan.records import Task
+from mulligan.tasks.programs import load_humaneval
 from mulligan.tasks.spider import load_spider
+from mulligan.worlds.sandbox import Wall
 
 NAME = "ferries"
 DATA = Path(__file__).parents[1] / "sample"
@@ -41,4 +43,10 @@ def load_sample(folder: str | Path) -> list[Task]:
     """The sample's tasks, with its database built below `folder`."""
     build_sample(folder)
     tasks, _ = load_spider(DATA / "questions.json", folder, benchmark=NAME)
+    return tasks
+
+
+def load_problems(sandbox: Wall = "bubblewrap") -> list[Task]:
+    """A dozen small functions to write, for a look at the code world. Raises UsageError where code cannot be run."""
+    tasks, _ = load_humaneval(DATA / "problems.jsonl", shares=(1, 0, 1), sandbox=sandbox)
     return tasks
