@@ -38,11 +38,15 @@ from mulligan.write.retention import strategy
 WORLDS: Mapping[str, str] = {
     "code": "mulligan.worlds.code:CodeWorld",
     "grid": "mulligan.worlds.grid:GridWorld",
+    "sat": "mulligan.worlds.sat:SatWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
 }
 LOADERS: Mapping[str, str] = {
     "bigcodebench": "mulligan.tasks.programs:load_bigcodebench",
+    "cnfgen": "mulligan.tasks.dimacs:load_cnfgen",
+    "dimacs": "mulligan.tasks.dimacs:load_dimacs",
     "evalplus": "mulligan.tasks.programs:load_evalplus",
+    "formulas": "mulligan.tasks.sample:load_formulas",
     "grid": "mulligan.worlds.grid:corridor_tasks",
     "humaneval": "mulligan.tasks.programs:load_humaneval",
     "mbpp": "mulligan.tasks.programs:load_mbpp",
@@ -51,8 +55,18 @@ LOADERS: Mapping[str, str] = {
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
 }
-SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "sql": "sample"}  # world → loader of tasks that come with the package
-EXTRAS: Mapping[str, str] = {"sqlglot": "sql", "xllamacpp": "local", "matplotlib": "report"}  # package → the extra that brings it
+SAMPLES: Mapping[str, str] = {
+    "code": "problems",
+    "grid": "grid",
+    "sat": "formulas",
+    "sql": "sample",
+}  # world → loader of tasks that come with the package
+EXTRAS: Mapping[str, str] = {
+    "sqlglot": "sql",
+    "pysat": "sat",
+    "xllamacpp": "local",
+    "matplotlib": "report",
+}  # package → the extra that brings it
 
 RECORDING = DATA / "recording.jsonl"  # of the demo's model
 RUN_FILES = ("experiment.json", "report.json", "report.md", "report.html", "run.db", "checked.db", "unverified.db")

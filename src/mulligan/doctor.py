@@ -20,7 +20,12 @@ from mulligan.store import Store
 from mulligan.tasks.sample import DATA
 from mulligan.worlds.sandbox import Program, Sandbox
 
-PURPOSE: Mapping[str, str] = {"sql": "the SQL world", "local": "GGUF files in process", "report": "plots in reports"}
+PURPOSE: Mapping[str, str] = {
+    "sql": "the SQL world",
+    "sat": "the SAT world",
+    "local": "GGUF files in process",
+    "report": "plots in reports",
+}
 PATIENCE_S = 10.0
 
 

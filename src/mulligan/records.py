@@ -40,6 +40,8 @@ SignalKind = Literal[
     "repeated",  # the same action again
     "assertion",  # a test that does not hold, with both values
     "exception",  # what a program raised, and where
+    "unsatisfied",  # a constraint that the answer breaks
+    "refuted",  # a claim that the checker disproved
     "timeout",
     "too_large",
 ]

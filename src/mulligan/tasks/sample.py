@@ -1,4 +1,4 @@
-"""The samples that come with the package: questions about an invented ferry company, and a few functions to write.
+"""The samples that come with the package: questions about an invented ferry company, functions, formulas.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -49,4 +49,12 @@ def load_sample(folder: str | Path) -> list[Task]:
 def load_problems(sandbox: Wall = "bubblewrap") -> list[Task]:
     """A dozen small functions to write, for a look at the code world. Raises UsageError where code cannot be run."""
     tasks, _ = load_humaneval(DATA / "problems.jsonl", shares=(1, 0, 1), sandbox=sandbox)
+    return tasks
+
+
+def load_formulas() -> list[Task]:
+    """Eight small formulas, two of them without an assignment, for a look at the SAT world."""
+    from mulligan.tasks.dimacs import load_dimacs
+
+    tasks, _ = load_dimacs(DATA / "formulas", shares=(1, 0, 1))
     return tasks

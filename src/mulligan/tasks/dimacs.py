@@ -1,0 +1,145 @@
+"""Loads SAT problems: files in DIMACS, such as those of SATLIB, and families that cnfgen makes.
+
+In: a file or a folder of `*.cnf` (also gzipped), or the name of a family. Out: tasks of the SAT world and a LoadReport. Which problems
+are satisfiable is left to the world's solver; a name that says so (`uf…`, `uuf…`) is compared with it, and problems where they disagree
+are left out. Not promised: that large formulas fit a model's context; `most_clauses` leaves them out.
+"""
+
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from mulligan.errors import InvalidData, MissingExtra, UsageError
+from mulligan.records import Task, content_id
+from mulligan.tasks.loading import LeftOut, LoadReport
+from mulligan.tasks.splits import assign_splits
+from mulligan.worlds.sat_formula import Formula, read_dimacs
+
+SHARES = (0.5, 0.1, 0.4)
+MOST_CLAUSES = 400
+MAX_BYTES = 32 << 20
+SECONDS = 10.0  # for the solver, a problem
+FAMILIES = ("php", "op", "parity", "count", "tseitin", "randkcnf")
+PROMPT = "Find an assignment of the variables 1 to {variables} that satisfies all {clauses} clauses, or answer UNSAT."
+
+
+def load_dimacs(
+    files: str | Path,
+    *,
+    shares: Sequence[float] = SHARES,
+    seed: int = 0,
+    most_clauses: int = MOST_CLAUSES,
+) -> tuple[list[Task], LoadReport]:
+    """Tasks of the formulas in a file or folder. `shares` and `seed` deal them out to source, train and heldout.
+
+    Raises UsageError where there are none, InvalidData that names file and line for one that cannot be read.
+    """
+    root = Path(files)
+    found = sorted(path for path in root.rglob("*") if path.name.endswith((".cnf", ".cnf.gz", ".dimacs"))) if root.is_dir() else [root]
+    listed = ((path.name.partition(".")[0], _text(path), str(path)) for path in found)
+    return _load(listed, str(files), root.name if root.is_dir() else root.parent.name, shares, seed, most_clauses)
+
+
+def load_cnfgen(
+    family: str,
+    sizes: Sequence[Sequence[int]],
+    *,
+    shares: Sequence[float] = SHARES,
+    seed: int = 0,
+    most_clauses: int = MOST_CLAUSES,
+) -> tuple[list[Task], LoadReport]:
+    """Tasks of a family that the package cnfgen makes: php, op, parity, count, tseitin or randkcnf. `sizes` has one list of
+    arguments for each formula; random families draw from the seed and the place in the list.
+    """
+    if family not in FAMILIES:
+        raise UsageError(f"no family {family!r}: choose {', '.join(FAMILIES)}")
+    try:
+        made = import_module("cnfgen")
+    except ModuleNotFoundError:
+        raise MissingExtra("families of formulas need cnfgen: pip install cnfgen") from None
+
+    def listed() -> Iterator[tuple[str, str, str]]:
+        for place, size in enumerate(sizes):
+            name = f"{family}-{'-'.join(map(str, size))}-{place}"
+            yield name, _generated(made, family, size, seed + place), name
+
+    return _load(listed(), f"cnfgen {family}", family, shares, seed, most_clauses)
+
+
+def _generated(made: object, family: str, size: Sequence[int], seed: int) -> str:
+    import random
+
+    names = {
+        "php": "PigeonholePrinciple",
+        "op": "OrderingPrinciple",
+        "parity": "ParityPrinciple",
+        "count": "CountingPrinciple",
+        "tseitin": "TseitinFormula",
+        "randkcnf": "RandomKCNF",
+    }
+    random.seed(seed)
+    try:
+        formula = getattr(made, names[family])(*size)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"cnfgen makes no {family} of size {list(size)}: {error}") from error
+    return str(formula.to_dimacs())
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidData(f"{path}: damaged gzip file: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    if len(raw) > MAX_BYTES:
+        raise InvalidData(f"{path}: more than {MAX_BYTES >> 20} MiB")
+    return raw.decode("utf-8", "replace")
+
+
+def _load(
+    listed: Iterator[tuple[str, str, str]], file: str, benchmark: str, shares: Sequence[float], seed: int, most_clauses: int
+) -> tuple[list[Task], LoadReport]:
+    from mulligan.worlds.sat_solver import satisfiable  # an extra: what comes with the package is loaded without it
+
+    left_out: Counter[LeftOut] = Counter()
+    tasks: dict[str, Task] = {}
+    read = 0
+    for name, text, place in listed:
+        read += 1
+        formula = read_dimacs(text, place)
+        task = _task(name, text, formula, benchmark)
+        known = satisfiable(formula, SECONDS) if len(formula.clauses) <= most_clauses else None
+        says = re.match(r"(uu?f)\d", name)
+        if known is None:
+            left_out["too_large"] += 1
+        elif says and known != (says.group(1) == "uf"):
+            left_out["gold_fails"] += 1
+        elif task.group in tasks:
+            left_out["duplicate"] += 1
+        else:
+            tasks[task.group] = task
+    if not tasks:
+        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise UsageError(f"{file}: no formula that can be used among {read}{f' ({why})' if why else ''}")
+    return assign_splits(list(tasks.values()), shares=shares, seed=seed), LoadReport(file=file, read=read, left_out=dict(left_out))
+
+
+def _task(name: str, text: str, formula: Formula, benchmark: str) -> Task:
+    group = content_id("cnf", [formula.variables, [list(clause) for clause in formula.clauses]])
+    shown = "\n".join(" ".join(map(str, (*clause, 0))) for clause in formula.clauses)
+    return Task(
+        id=f"{benchmark}/{name}-{group[4:12]}",
+        domain="sat",
+        benchmark=benchmark,
+        group=group,
+        split="source",
+        prompt=PROMPT.format(variables=formula.variables, clauses=len(formula.clauses)),
+        context=f"p cnf {formula.variables} {len(formula.clauses)}\n{shown}",
+        payload={"cnf": text},
+    )
