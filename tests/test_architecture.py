@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "worlds": "errors protocols",
     "worlds.*": "records errors protocols replies edits worlds*",
     "tasks": "errors",
-    "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.sandbox",
+    "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.maths_values worlds.sandbox",
     "agents": "errors protocols",
     "agents.*": "records errors protocols replies prompts agents*",
     "experiment": "",
@@ -76,6 +76,7 @@ MAY_USE = {
     "pydantic": "records",
     "sqlglot": "worlds.sql*",
     "pysat": "worlds.sat_solver",
+    "sympy latex2sympy2_extended": "worlds.maths_worker",
     "typer click rich": "cli* console",
     "matplotlib": "experiment.report*",
     "numpy": "*",
@@ -88,8 +89,8 @@ MAY_USE = {
     "pickle shelve dill": "",  # nothing is stored in a form that runs when it is read
     "marshal": "worlds.*",  # between a world and its own worker process, never to disk
     # registries; anywhere else they would blind the table above
-    "importlib.import_module __import__ runpy": "__init__ read.selection tasks.dimacs worlds worlds.sandbox_inside building experiment.* "
-    "cli*",
+    "importlib.import_module __import__ runpy": "__init__ read.selection tasks.dimacs tasks.maths worlds worlds.sandbox_inside "
+    "building experiment.* cli*",
 }
 
 MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 24_000, 25, 120
@@ -101,6 +102,7 @@ BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "bas
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("handlers", "cli:main"): "around a command: the last line of defence, which shows one line instead of a traceback",
     ("handlers", "trajectories:learn"): "around a trial: one bad line of a file of episodes must not lose the others",
+    ("handlers", "worlds.maths_worker:judged"): "around a request: the parser raises a plain Exception for what it cannot read",
     ("handlers", "worlds.conformance:attempt"): "around a trial: the world under check may raise anything, and that is the finding",
 }
 

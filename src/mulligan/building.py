@@ -38,6 +38,7 @@ from mulligan.write.retention import strategy
 WORLDS: Mapping[str, str] = {
     "code": "mulligan.worlds.code:CodeWorld",
     "grid": "mulligan.worlds.grid:GridWorld",
+    "maths": "mulligan.worlds.maths:MathsWorld",
     "sat": "mulligan.worlds.sat:SatWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
 }
@@ -48,22 +49,23 @@ LOADERS: Mapping[str, str] = {
     "evalplus": "mulligan.tasks.programs:load_evalplus",
     "formulas": "mulligan.tasks.sample:load_formulas",
     "grid": "mulligan.worlds.grid:corridor_tasks",
+    "gsm8k": "mulligan.tasks.maths:load_gsm8k",
     "humaneval": "mulligan.tasks.programs:load_humaneval",
+    "math": "mulligan.tasks.maths:load_math",
     "mbpp": "mulligan.tasks.programs:load_mbpp",
     "problems": "mulligan.tasks.sample:load_problems",
+    "reasoning_gym": "mulligan.tasks.maths:load_reasoning_gym",
     "sample": "mulligan.tasks.sample:load_sample",
+    "sums": "mulligan.tasks.sample:load_sums",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
 }
-SAMPLES: Mapping[str, str] = {
-    "code": "problems",
-    "grid": "grid",
-    "sat": "formulas",
-    "sql": "sample",
-}  # world → loader of tasks that come with the package
+# world → loader of tasks that come with the package
+SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "sql": "sample"}
 EXTRAS: Mapping[str, str] = {
     "sqlglot": "sql",
     "pysat": "sat",
+    "latex2sympy2_extended": "maths",
     "xllamacpp": "local",
     "matplotlib": "report",
 }  # package → the extra that brings it

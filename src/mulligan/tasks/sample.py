@@ -1,4 +1,4 @@
-"""The samples that come with the package: questions about an invented ferry company, functions, formulas.
+"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mulligan.errors import UsageError
 from mulligan.records import Task
+from mulligan.tasks.maths import load_gsm8k
 from mulligan.tasks.programs import load_humaneval
 from mulligan.tasks.spider import load_spider
 from mulligan.worlds.sandbox import Wall
@@ -57,4 +58,10 @@ def load_formulas() -> list[Task]:
     from mulligan.tasks.dimacs import load_dimacs
 
     tasks, _ = load_dimacs(DATA / "formulas", shares=(1, 0, 1))
+    return tasks
+
+
+def load_sums() -> list[Task]:
+    """A dozen questions in words with one number as the answer, for a look at the maths world."""
+    tasks, _ = load_gsm8k(DATA / "sums.jsonl", shares=(1, 0, 1))
     return tasks
