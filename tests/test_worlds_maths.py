@@ -16,8 +16,9 @@ from mulligan.records import Task, Verdict
 from mulligan.tasks.maths import load_gsm8k, load_math, load_reasoning_gym
 from mulligan.tasks.sample import load_sums
 from mulligan.tasks.splits import check_splits
+from mulligan.worlds.beside import Beside
 from mulligan.worlds.conformance import check_world
-from mulligan.worlds.maths import Algebra, MathsWorld
+from mulligan.worlds.maths import TODO, WORKER, MathsWorld
 from mulligan.worlds.maths_edits import proposals, written
 from mulligan.worlds.maths_values import cleaned, equations, final_answer, number
 from test_tasks_hostile import damaged, outcome, rearranged
@@ -115,11 +116,11 @@ def test_plain_numbers_are_exact(value: Fraction) -> None:
 
 
 def test_a_worker_that_hangs_is_replaced() -> None:
-    algebra = Algebra()
+    algebra = Beside(WORKER, TODO)
     try:
-        assert algebra.ask("x+1", "1+x", 20.0) is True
-        assert algebra.ask("(x+1)^{4000}", "(1+x)^{4000}+x^{4001}", 0.001) is None
-        assert algebra.ask("x+1", "1+x", 20.0) is True
+        assert algebra.ask(["x+1", "1+x"], 20.0) is True
+        assert algebra.ask(["(x+1)^{4000}", "(1+x)^{4000}+x^{4001}"], 0.001) is None
+        assert algebra.ask(["x+1", "1+x"], 20.0) is True
     finally:
         algebra.close()
 

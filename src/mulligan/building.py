@@ -40,6 +40,7 @@ WORLDS: Mapping[str, str] = {
     "grid": "mulligan.worlds.grid:GridWorld",
     "maths": "mulligan.worlds.maths:MathsWorld",
     "sat": "mulligan.worlds.sat:SatWorld",
+    "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
 }
 LOADERS: Mapping[str, str] = {
@@ -56,15 +57,18 @@ LOADERS: Mapping[str, str] = {
     "problems": "mulligan.tasks.sample:load_problems",
     "reasoning_gym": "mulligan.tasks.maths:load_reasoning_gym",
     "sample": "mulligan.tasks.sample:load_sample",
+    "scripts": "mulligan.tasks.sample:load_scripts",
+    "smt": "mulligan.tasks.smt:load_smt",
     "sums": "mulligan.tasks.sample:load_sums",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
 }
 # world → loader of tasks that come with the package
-SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "sql": "sample"}
+SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "smt": "scripts", "sql": "sample"}
 EXTRAS: Mapping[str, str] = {
     "sqlglot": "sql",
     "pysat": "sat",
+    "z3": "smt",
     "latex2sympy2_extended": "maths",
     "xllamacpp": "local",
     "matplotlib": "report",

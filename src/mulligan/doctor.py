@@ -23,6 +23,7 @@ from mulligan.worlds.sandbox import Program, Sandbox
 PURPOSE: Mapping[str, str] = {
     "sql": "the SQL world",
     "sat": "the SAT world",
+    "smt": "the SMT world",
     "maths": "the maths world",
     "local": "GGUF files in process",
     "report": "plots in reports",

@@ -1,4 +1,4 @@
-"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas.
+"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas, scripts.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -64,4 +64,12 @@ def load_formulas() -> list[Task]:
 def load_sums() -> list[Task]:
     """A dozen questions in words with one number as the answer, for a look at the maths world."""
     tasks, _ = load_gsm8k(DATA / "sums.jsonl", shares=(1, 0, 1))
+    return tasks
+
+
+def load_scripts() -> list[Task]:
+    """Eight small scripts of SMT-LIB, three of them without a model, for a look at the SMT world."""
+    from mulligan.tasks.smt import load_smt
+
+    tasks, _ = load_smt(DATA / "scripts", shares=(1, 0, 1))
     return tasks

@@ -6,27 +6,20 @@ too long. What cannot be parsed whole, or told, is unknown: neither right nor wr
 alone; on source tasks also that the answer is wrong, never what it should be.
 """
 
-import atexit
-import json
-import os
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Self
 
 from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
 from mulligan.worlds import maths_edits
+from mulligan.worlds.beside import beside
 from mulligan.worlds.maths_values import Unclear, cleaned, compare, equations, final_answer
 
 if find_spec("latex2sympy2_extended") is None:  # only the worker imports it, and could not say so
@@ -38,8 +31,8 @@ MANUAL = (
 )
 RULES = "1"
 WORKER = Path(__file__).with_name("maths_worker.py")
+TODO = "the algebra of the maths world does not start: pip install 'mulligan[maths]'"
 LONGEST = 20_000  # characters of an action
-STARTING = 30.0  # seconds for the worker to load
 
 
 @dataclass(frozen=True)
@@ -130,61 +123,8 @@ class MathsWorld:
         try:
             return compare(gold, answer, question)
         except Unclear:
-            return _algebra(os.getpid()).ask(cleaned(gold).text, cleaned(answer).text, self.time_limit_s)
+            told = beside(WORKER, TODO).ask([cleaned(gold).text, cleaned(answer).text], self.time_limit_s)
+            return told if isinstance(told, bool) else None
 
     def edits(self, state: MathsState, action: str, verdict: Verdict) -> Iterable[Proposal]:
         return maths_edits.proposals(action[:LONGEST])
-
-
-class Algebra:
-    """One worker process, started on first use and again after it was killed. Threads take turns."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-
-    def ask(self, one: str, other: str, time_limit_s: float) -> bool | None:
-        """What the worker says of two texts; None when it does not answer in time."""
-        with self._lock:
-            process = self._process or self._start()
-            assert process.stdin is not None
-            with suppress(OSError, ValueError):
-                process.stdin.write(json.dumps([one, other]).encode() + b"\n")
-                process.stdin.flush()
-                line = self._line(process, time_limit_s)
-                if line:
-                    told = json.loads(line)
-                    return told if isinstance(told, bool) else None
-            self.close()
-        return None
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        environ = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
-        command = [sys.executable, "-P", str(WORKER)]
-        pipe = subprocess.PIPE
-        process = self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environ)
-        if self._line(process, STARTING).strip() != b"ready":
-            self.close()
-            raise UsageError("the algebra of the maths world does not start: pip install 'mulligan[maths]'")
-        return process
-
-    @staticmethod
-    def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
-        assert process.stdout is not None
-        return process.stdout.readline() if wait([process.stdout.fileno()], seconds) else b""
-
-    def close(self) -> None:
-        """End the worker. Safe to call twice."""
-        if self._process:
-            self._process.kill()
-            with suppress(OSError, ValueError):
-                self._process.communicate()
-        self._process = None
-
-
-@lru_cache(maxsize=1)
-def _algebra(pid: int) -> Algebra:
-    """The worker of this process; a forked child has its own."""
-    made = Algebra()
-    atexit.register(lambda: made.close() if os.getpid() == pid else None)
-    return made

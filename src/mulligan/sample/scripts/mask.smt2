@@ -1,0 +1,6 @@
+(set-logic QF_BV)
+(set-info :status sat)
+(declare-const x (_ BitVec 8))
+(assert (= (bvand x #b11110000) #b10100000))
+(assert (= (bvand x #b00001111) #b00000101))
+(check-sat)

@@ -1,0 +1,8 @@
+(set-logic QF_LIA)
+(set-info :status unsat)
+(declare-const n Int)
+(declare-const k Int)
+(declare-const m Int)
+(assert (= n (* 2 k)))
+(assert (= n (+ (* 2 m) 1)))
+(check-sat)

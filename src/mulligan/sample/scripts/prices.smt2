@@ -1,0 +1,7 @@
+(set-logic QF_LRA)
+(set-info :status sat)
+(declare-const pen Real)
+(declare-const ink Real)
+(assert (= (+ (* 2 pen) ink) 8.5))
+(assert (= (- ink pen) 1.0))
+(check-sat)

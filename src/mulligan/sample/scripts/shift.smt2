@@ -1,0 +1,5 @@
+(set-logic QF_BV)
+(set-info :status unsat)
+(declare-const x (_ BitVec 8))
+(assert (distinct (bvshl x #x01) (bvadd x x)))
+(check-sat)

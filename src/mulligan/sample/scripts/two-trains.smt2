@@ -1,0 +1,7 @@
+(set-logic QF_LIA)
+(set-info :status sat)
+(declare-fun slow () Int)
+(declare-fun fast () Int)
+(assert (= (+ slow fast) 170))
+(assert (= fast (+ slow 30)))
+(check-sat)

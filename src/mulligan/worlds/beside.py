@@ -1,0 +1,80 @@
+"""A worker process beside a world: one question a line, and it is killed when it does not answer in time.
+
+In: a script of this package that prints "ready" and then answers each line of JSON with one. Out: answers; None for one that did not come
+in time, or when the worker died. The next question goes to a new one. Threads take turns; a forked child has workers of its own.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import lru_cache
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from mulligan.errors import UsageError
+
+STARTING = 30.0  # seconds for a worker to load its libraries
+
+
+class Beside:
+    """One worker process, started on first use and again after it was killed."""
+
+    def __init__(self, script: Path, todo: str) -> None:
+        """`todo` says what to do when the worker does not start."""
+        self._script, self._todo = script, todo
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, question: Any, seconds: float) -> Any:
+        """The answer; None when there is none in time. Raises UsageError when the worker does not start."""
+        with self._lock:
+            process = self._process or self._start()
+            assert process.stdin is not None
+            with suppress(OSError, ValueError):
+                process.stdin.write(json.dumps(question).encode() + b"\n")
+                process.stdin.flush()
+                if line := self._line(process, seconds):
+                    return json.loads(line)
+            self.close()
+        return None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environ = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
+        pipe = subprocess.PIPE
+        process = self._process = subprocess.Popen(
+            [sys.executable, "-P", str(self._script)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environ
+        )
+        if self._line(process, STARTING).strip() != b"ready":
+            self.close()
+            raise UsageError(self._todo)
+        return process
+
+    @staticmethod
+    def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
+        assert process.stdout is not None
+        return process.stdout.readline() if wait([process.stdout.fileno()], seconds) else b""
+
+    def close(self) -> None:
+        """End the worker. Safe to call twice."""
+        if self._process:
+            self._process.kill()
+            with suppress(OSError, ValueError):
+                self._process.communicate()
+        self._process = None
+
+
+def beside(script: Path, todo: str) -> Beside:
+    """The worker of this process for that script."""
+    return _beside(os.getpid(), script, todo)
+
+
+@lru_cache(maxsize=8)
+def _beside(pid: int, script: Path, todo: str) -> Beside:
+    made = Beside(script, todo)
+    atexit.register(lambda: made.close() if os.getpid() == pid else None)
+    return made
