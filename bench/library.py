@@ -16,7 +16,7 @@ from pathlib import Path
 from mulligan.edits import edit_text
 from mulligan.protocols import Embedder, World
 from mulligan.records import Attempt, Check, Condition, Decision, Gain, Proposal, Provenance, Record, Signal, Split, Task, Usage, Verdict
-from mulligan.search import record_text
+from mulligan.search import NEWEST, record_text
 from mulligan.store import Store
 from mulligan.write.distillation import traits
 
@@ -182,13 +182,19 @@ def decision(question: Question, record: str) -> Decision:
 
 
 def fill(store: Store, world: World, embedder: Embedder, made: Sequence[tuple[Question, Task]], retired: bool = False) -> None:
-    """Store the lesson of each question; `retired` ones as eviction leaves them."""
+    """Store the lesson of each question, `retired` ones as eviction leaves them; and of the newest how they went without one, two thirds
+    badly, so that a recall goes on.
+    """
+    known = len(made) - NEWEST
     for start in range(0, len(made), 2_000):
         lessons = [lesson(question, asked, world) for question, asked in made[start : start + 2_000]]
         vectors = embedder.embed([record_text(one) for one in lessons])
         with store.transaction():
-            for one, vector in zip(lessons, vectors, strict=True):
+            for place, (one, vector) in enumerate(zip(lessons, vectors, strict=True), start):
                 key = store.add_record(one, vector, embedder=embedder.id)
+                if not retired and place >= known:
+                    gist, solved = record_text(one), place % 3 == 0
+                    store.add_unaided(made[place][1], solved=solved, gist=gist, vector=vector, embedder=embedder.id)
                 if retired:
                     store.set_status(key, "retired", "evicted")
 

@@ -122,6 +122,12 @@ def test_actions_are_judged_by_the_world_and_learnt_from(tmp_path: Path) -> None
         assert store.record(key).record.corrected == "one two three"
 
 
+def test_a_success_is_noted_as_one_that_needed_no_lesson(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        learnt(store, read(tmp_path, account("one two three"), account("one two red", "one two three")))
+        assert store.unaided("default", "toy").solved.tolist() == [True, False]
+
+
 def test_later_actions_of_an_account_are_tried_after_the_earlier_ones(tmp_path: Path) -> None:
     with Store(":memory:") as store:
         learnt(store, read(tmp_path, account("red", "one two three")))

@@ -105,6 +105,7 @@ def learn(memory: Memory, line: Line) -> Outcome:
         examined = memory.examine(episode)
         with memory.store.transaction():
             decisions = [decision for one in examined for decision in memory.admit(episode, one)]
+            memory.note(episode)
     except UsageError as error:
         return Outcome(number=line.number, task=line.task.id, fault=str(error))
     except MulliganError:
