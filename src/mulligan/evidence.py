@@ -44,7 +44,7 @@ class Evidence(Ledger):
         check_names(id=task.id, scope=task.scope)
         text, key = body(task), content_id("tsk", task)
         with self.transaction():
-            sql = "SELECT split FROM tasks WHERE id = ? AND scope = ? AND split <> ?"
+            sql = "SELECT split FROM tasks WHERE id = ? AND +scope = ? AND split <> ?"  # +: a scope holds many tasks, an id few
             if other := self._rows(sql, (task.id, task.scope, task.split)):
                 raise InvalidData(f"task {task.id} is stored in split {other[0][0]}: in one scope it cannot be in {task.split} too")
             self._insert("tasks", key=key, created_at=now(), body=text)

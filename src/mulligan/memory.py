@@ -185,7 +185,7 @@ class Memory:
             self.store.settle(receipt.id, outcome)
 
     def need(self, situation: Situation) -> float:
-        """How often the agent fails by itself on what is most like this task; 1 after a visible failure, or where nothing is known."""
+        """How often the agent fails by itself on what is nearly this task; 1 after a visible failure, or where no task is near."""
         if situation.failed is not None or not self.settings.need:
             return 1.0
         task = situation.task

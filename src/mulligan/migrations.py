@@ -163,12 +163,17 @@ SECOND = """
 CREATE TABLE unaided (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     task TEXT NOT NULL UNIQUE REFERENCES tasks (key) ON DELETE CASCADE,
+    task_id TEXT NOT NULL,
+    task_group TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    domain TEXT NOT NULL,
     solved INTEGER NOT NULL CHECK (solved IN (0, 1)),
     gist TEXT NOT NULL,
     embedder TEXT NOT NULL,
     dim INTEGER NOT NULL,
     vector BLOB NOT NULL CHECK (typeof(vector) = 'blob' AND length(vector) = 4 * dim)
-)
+);
+CREATE INDEX unaided_scope ON unaided (scope, domain)
 """
 
 # The tables with content, parents before children. `meta` and the word index follow from them.

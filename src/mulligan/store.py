@@ -104,7 +104,8 @@ class Store(Evidence):
                 return
             if self._execute("DELETE FROM unaided WHERE task = ?", (key,)).rowcount:
                 self._rearranged("unaided")
-            self.load("unaided", task=key, solved=int(solved), gist=text, embedder=embedder, dim=dim, vector=values)
+            place = {"task_id": task.id, "task_group": task.group, "scope": task.scope, "domain": task.domain}
+            self.load("unaided", task=key, **place, solved=int(solved), gist=text, embedder=embedder, dim=dim, vector=values)
 
     def unaided(self, scope: str, domain: str) -> Unaided:
         """How the newest tasks of exactly that scope and domain went without a lesson."""
@@ -114,9 +115,8 @@ class Store(Evidence):
             if known_state != state:
                 base = (*version[:2], *self._rows("SELECT value FROM meta WHERE key = 'unaided'"))
                 known = known if known_base == base else NOTHING
-                sql = """SELECT u.seq, t.id, json_extract(t.body, '$.group'), u.solved, u.vector
-                    FROM unaided u JOIN tasks t ON t.key = u.task
-                    WHERE t.scope = ? AND json_extract(t.body, '$.domain') = ? AND u.seq > ? ORDER BY u.seq DESC LIMIT ?"""
+                sql = """SELECT seq, task_id, task_group, solved, vector FROM unaided
+                    WHERE scope = ? AND domain = ? AND seq > ? ORDER BY seq DESC LIMIT ?"""
                 known = known.grown(self._rows(sql, (scope, domain, known.last, NEWEST))[::-1])
                 self._unaided[scope, domain] = (known, state, base)
             return known
