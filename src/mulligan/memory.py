@@ -193,7 +193,8 @@ class Memory:
         others = known.other_than(task.id, task.group)
         if not others.any():
             return 1.0
-        similarities = self._calibration(task).scale(np.vecdot(known.vectors[others], self._vector(task)))
+        cosines = np.vecdot(known.vectors, self._vector(task))[others]  # all of them: choosing rows first would copy them
+        similarities = self._calibration(task).scale(cosines)
         found = need.need(similarities, known.solved[others])
         return 1.0 if found is None else found
 
