@@ -18,7 +18,7 @@ from mulligan.tasks.sample import load_sums
 from mulligan.tasks.splits import check_splits
 from mulligan.worlds.beside import Beside
 from mulligan.worlds.conformance import check_world
-from mulligan.worlds.maths import TODO, WORKER, MathsWorld
+from mulligan.worlds.maths import INSTALL, WORKER, MathsWorld
 from mulligan.worlds.maths_edits import proposals, written
 from mulligan.worlds.maths_values import cleaned, equations, final_answer, number
 from test_tasks_hostile import damaged, outcome, rearranged
@@ -116,7 +116,7 @@ def test_plain_numbers_are_exact(value: Fraction) -> None:
 
 
 def test_a_worker_that_hangs_is_replaced() -> None:
-    algebra = Beside(WORKER, TODO)
+    algebra = Beside(WORKER, INSTALL)
     try:
         assert algebra.ask(["x+1", "1+x"], 20.0) is True
         assert algebra.ask(["(x+1)^{4000}", "(1+x)^{4000}+x^{4001}"], 0.001) is None

@@ -5,21 +5,18 @@ are satisfiable is left to the world's solver; a name that says so (`uf…`, `uu
 are left out. Not promised: that large formulas fit a model's context; `most_clauses` leaves them out.
 """
 
-import gzip
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from mulligan.errors import InvalidData, MissingExtra, UsageError
+from mulligan.errors import MissingExtra, UsageError
 from mulligan.records import Task, content_id
+from mulligan.tasks.files import SHARES, dealt, read_bytes
 from mulligan.tasks.loading import LeftOut, LoadReport
-from mulligan.tasks.splits import assign_splits
 from mulligan.worlds.sat_formula import Formula, read_dimacs
 
-SHARES = (0.5, 0.1, 0.4)
 MOST_CLAUSES = 400
 MAX_BYTES = 32 << 20
 SECONDS = 10.0  # for the solver, a problem
@@ -36,11 +33,11 @@ def load_dimacs(
 ) -> tuple[list[Task], LoadReport]:
     """Tasks of the formulas in a file or folder. `shares` and `seed` deal them out to source, train and heldout.
 
-    Raises UsageError where there are none, InvalidData that names file and line for one that cannot be read.
+    Raises InvalidData where there are none, and with file and line for one that cannot be read.
     """
     root = Path(files)
     found = sorted(path for path in root.rglob("*") if path.name.endswith((".cnf", ".cnf.gz", ".dimacs"))) if root.is_dir() else [root]
-    listed = ((path.name.partition(".")[0], _text(path), str(path)) for path in found)
+    listed = ((path.name.partition(".")[0], read_bytes(path, MAX_BYTES).decode("utf-8", "replace"), str(path)) for path in found)
     return _load(listed, str(files), root.name if root.is_dir() else root.parent.name, shares, seed, most_clauses)
 
 
@@ -89,19 +86,6 @@ def _generated(made: object, family: str, size: Sequence[int], seed: int) -> str
     return str(formula.to_dimacs())
 
 
-def _text(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-        raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InvalidData(f"{path}: damaged gzip file: {error}") from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if len(raw) > MAX_BYTES:
-        raise InvalidData(f"{path}: more than {MAX_BYTES >> 20} MiB")
-    return raw.decode("utf-8", "replace")
-
-
 def _load(
     listed: Iterator[tuple[str, str, str]], file: str, benchmark: str, shares: Sequence[float], seed: int, most_clauses: int
 ) -> tuple[list[Task], LoadReport]:
@@ -124,10 +108,7 @@ def _load(
             left_out["duplicate"] += 1
         else:
             tasks[task.group] = task
-    if not tasks:
-        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise UsageError(f"{file}: no formula that can be used among {read}{f' ({why})' if why else ''}")
-    return assign_splits(list(tasks.values()), shares=shares, seed=seed), LoadReport(file=file, read=read, left_out=dict(left_out))
+    return dealt(list(tasks.values()), left_out, file=file, read=read, what="formula", shares=shares, seed=seed)
 
 
 def _task(name: str, text: str, formula: Formula, benchmark: str) -> Task:

@@ -11,14 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mulligan.errors import InvalidData, MissingExtra, UsageError
+from mulligan.errors import MissingExtra, UsageError
 from mulligan.records import Json, Task, content_id
+from mulligan.tasks.files import SHARES, dealt, read_lines
 from mulligan.tasks.loading import LeftOut, LoadReport, Node, normalised
-from mulligan.tasks.programs import read_lines
-from mulligan.tasks.splits import assign_splits
 from mulligan.worlds.maths_values import cleaned, final_answer
-
-SHARES = (0.5, 0.1, 0.4)
 
 
 def load_gsm8k(file: str | Path, *, shares: Sequence[float] = SHARES, seed: int = 0) -> tuple[list[Task], LoadReport]:
@@ -84,9 +81,7 @@ def _load(listed: Iterator[tuple[str, str]], file: str, shares: Sequence[float],
         else:
             golds[key] = gold.strip()
             tasks.append(_task(read, question, gold.strip(), benchmark))
-    if not tasks:
-        raise InvalidData(f"{file}: no question that can be used among {read}")
-    return assign_splits(tasks, shares=shares, seed=seed), LoadReport(file=file, read=read, left_out=dict(left_out))
+    return dealt(tasks, left_out, file=file, read=read, what="question", shares=shares, seed=seed)
 
 
 def _task(number: int, question: str, gold: str, benchmark: str) -> Task:

@@ -9,26 +9,21 @@ whose solution fails are left out. Not promised: that a problem's tests cover wh
 
 import ast
 import doctest
-import gzip
-import json
 import re
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mulligan.errors import InvalidData, UsageError
+from mulligan.errors import UsageError
 from mulligan.records import Json, Task, content_id
+from mulligan.tasks.files import SHARES, dealt, read_lines
 from mulligan.tasks.loading import LeftOut, LoadReport, Node
-from mulligan.tasks.splits import assign_splits
 from mulligan.worlds.sandbox import Limits, Program, Sandbox, Wall
 
-SHARES = (0.5, 0.1, 0.4)  # of problems, for source, train and heldout
 VISIBLE = 0.5  # share of the tests that source and train tasks show
-MAX_BYTES = 256 << 20  # of a file when unpacked
 LONGEST = 4_000  # characters of a test that may be visible
 BATCH = 50  # further inputs of EvalPlus that make one hidden test
 
@@ -64,7 +59,7 @@ def load_humaneval(
     show. `verify=False` does not run the solutions: then the docstrings' examples, of which some are wrong, are left out. The other
     loaders take the same. Raises InvalidData that names file and line, UsageError where code cannot be run.
     """
-    return _load(file, _humaneval, _Choice(shares=shares, seed=seed, visible=visible, verify=verify, wall=sandbox))
+    return _load(file, _humaneval, shares, seed, visible, verify, sandbox)
 
 
 def load_mbpp(
@@ -84,7 +79,7 @@ def load_mbpp(
     def read(entry: Node) -> Problem:
         return _mbpp(entry, shown)
 
-    return _load(file, read, _Choice(shares=shares, seed=seed, visible=visible, verify=verify, wall=sandbox))
+    return _load(file, read, shares, seed, visible, verify, sandbox)
 
 
 def load_evalplus(
@@ -97,7 +92,7 @@ def load_evalplus(
     sandbox: Wall = "bubblewrap",
 ) -> tuple[list[Task], LoadReport]:
     """HumanEval+ and MBPP+: `base_input` and `plus_input`; wanted is what `canonical_solution` returns. All plus inputs are hidden."""
-    return _load(file, _evalplus, _Choice(shares=shares, seed=seed, visible=visible, verify=verify, wall=sandbox))
+    return _load(file, _evalplus, shares, seed, visible, verify, sandbox)
 
 
 def load_bigcodebench(
@@ -114,21 +109,14 @@ def load_bigcodebench(
     The libraries that a problem needs must be installed. Tests run in another process than the program: those that look into its
     objects or patch what it imports are failed by its own solution, and such problems are left out as gold_fails.
     """
-    return _load(file, _bigcodebench, _Choice(shares=shares, seed=seed, visible=visible, verify=verify, wall=sandbox))
+    return _load(file, _bigcodebench, shares, seed, visible, verify, sandbox)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    shares: Sequence[float]
-    seed: int
-    visible: float
-    verify: bool
-    wall: Wall
-
-
-def _load(file: str | Path, read: Callable[[Node], Problem], choice: _Choice) -> tuple[list[Task], LoadReport]:
-    if not 0 < choice.visible <= 1:
-        raise UsageError(f"visible must be a share above 0 and at most 1, not {choice.visible}")
+def _load(
+    file: str | Path, read: Callable[[Node], Problem], shares: Sequence[float], seed: int, visible: float, verify: bool, wall: Wall
+) -> tuple[list[Task], LoadReport]:
+    if not 0 < visible <= 1:
+        raise UsageError(f"visible must be a share above 0 and at most 1, not {visible}")
     entries = list(read_lines(file))
     left_out: Counter[LeftOut] = Counter()
     problems: dict[str, Problem] = {}
@@ -138,38 +126,12 @@ def _load(file: str | Path, read: Callable[[Node], Problem], choice: _Choice) ->
             left_out["duplicate"] += 1
         else:
             problems[problem.name] = problem
-    kept = list(_verified(problems.values(), left_out, choice.wall) if choice.verify else _unverified(problems.values(), left_out))
-    if not kept:
-        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise InvalidData(f"{file}: no problem that can be used among {len(entries)}{f' ({why})' if why else ''}")
+    chosen = _verified(problems.values(), left_out, wall) if verify else _unverified(problems.values(), left_out)
+    kept = {problem.name: problem for problem in chosen}  # without the examples that their solutions contradict
     benchmark = Path(file).name.partition(".")[0]
-    tasks = assign_splits([_task(problem, benchmark) for problem in kept], shares=choice.shares, seed=choice.seed)
-    given = {problem.name: problem for problem in kept}
-    tasks = [_shown(task, given[task.group], choice.visible) for task in tasks]
-    return tasks, LoadReport(file=str(file), read=len(entries), left_out=dict(left_out))
-
-
-def read_lines(path: str | Path) -> Iterator[Node]:
-    """The objects of a JSON Lines file, unpacked where it is gzipped. Raises UsageError when it cannot be read, InvalidData with its line
-    when a line is no JSON.
-    """
-    try:
-        with Path(path).open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else Path(path).open("rb") as stream:
-            body = stream.read(MAX_BYTES + 1)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InvalidData(f"{path}: damaged gzip file: {error}") from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    if len(body) > MAX_BYTES:
-        raise InvalidData(f"{path}: more than {MAX_BYTES >> 20} MiB unpacked")
-    for number, line in enumerate(body.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if line.strip():
-            try:
-                yield Node(json.loads(line), str(path), f"line {number}")
-            except (ValueError, RecursionError) as error:
-                raise InvalidData(f"{path}: line {number}: {error}") from error
+    made = [_task(problem, benchmark) for problem in kept.values()]
+    tasks, report = dealt(made, left_out, file=file, read=len(entries), what="problem", shares=shares, seed=seed)
+    return [_shown(task, kept[task.group], visible) for task in tasks], report
 
 
 # ---- formats ----

@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from mulligan.errors import InvalidData, UsageError
+from mulligan.errors import InvalidData
 from mulligan.records import Task, content_id
+from mulligan.tasks.files import SHARES, dealt, read_bytes
 from mulligan.tasks.loading import LeftOut, LoadReport
-from mulligan.tasks.splits import assign_splits
 from mulligan.worlds.smt_script import read_script
 
-SHARES = (0.5, 0.1, 0.4)
 MOST_CHARS = 4_000
 PROMPT = "Is there a model in which all assertions hold? Give one, or answer unsat."
 
@@ -24,7 +23,7 @@ def load_smt(
 ) -> tuple[list[Task], LoadReport]:
     """Tasks of the scripts in a file or folder. `shares` and `seed` deal them out to source, train and heldout.
 
-    Raises UsageError where there are none that can be used. A script that cannot be read, or asks several questions, is left out.
+    Raises InvalidData where there are none that can be used. A script that cannot be read, or asks several questions, is left out.
     """
     from mulligan.worlds.smt import SmtWorld  # an extra
 
@@ -33,7 +32,7 @@ def load_smt(
     left_out: Counter[LeftOut] = Counter()
     tasks: dict[str, Task] = {}
     for path in found:
-        text = _text(path)
+        text = read_bytes(path).decode("utf-8", "replace")
         try:
             script = read_script(text, str(path))
         except InvalidData:
@@ -51,18 +50,7 @@ def load_smt(
             left_out["duplicate"] += 1
         else:
             tasks[task.group] = task
-    if not tasks:
-        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise UsageError(f"{files}: no script that can be used among {len(found)}{f' ({why})' if why else ''}")
-    dealt = assign_splits(list(tasks.values()), shares=shares, seed=seed)
-    return dealt, LoadReport(file=str(files), read=len(found), left_out=dict(left_out))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8", "replace")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    return dealt(list(tasks.values()), left_out, file=files, read=len(found), what="script", shares=shares, seed=seed)
 
 
 def _task(path: Path, text: str, plain: str, benchmark: str) -> Task:

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Self
 
 from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.code_text import LONGEST, assemble, clean, tokens, tree
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
 from mulligan.worlds.sandbox import Limits, Outcome, Program, Report, Sandbox, Wall
@@ -33,24 +33,7 @@ TOLD = 240  # characters of one
 
 
 @dataclass(frozen=True)
-class CodeState:
-    """A task; programs change nothing, so it is its own snapshot."""
-
-    task: Task
-
-    @property
-    def digest(self) -> str:
-        return content_id("code", [self.task.id, self.task.split, self.task.prompt, dict(self.task.payload)])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to release: warm interpreters belong to the process."""
-
-
-@dataclass(frozen=True)
-class CodeWorld:
+class CodeWorld(Answering):
     """Settings only, so that it can be sent to other processes."""
 
     limits: Limits = field(default_factory=Limits)
@@ -65,27 +48,17 @@ class CodeWorld:
     def facts(self, task: Task) -> Mapping[str, Json]:
         return {**task.facts, **_facts(task.prompt, str(task.payload.get("entry", "")))}
 
-    def start(self, task: Task) -> CodeState:
+    def start(self, task: Task) -> Asked:
         """Raises UsageError when the payload names no function or no list of tests."""
         payload = task.payload
         if not isinstance(payload.get("entry"), str) or not all(isinstance(payload.get(name), list) for name in ("visible", "hidden")):
             raise UsageError(f"task {task.id} is no programming task: its payload needs 'entry', 'visible' and 'hidden'")
-        return CodeState(task)
-
-    def observe(self, state: CodeState) -> str:
-        """Nothing: programs change nothing."""
-        return ""
-
-    def save(self, state: CodeState) -> CodeState:
-        return state
-
-    def restore(self, snapshot: CodeState) -> CodeState:
-        return snapshot
+        return Asked(self.name, task)
 
     def tokens(self, action: str) -> Sequence[str]:
         return tokens(clean(action))
 
-    def act(self, state: CodeState, action: str) -> Verdict:
+    def act(self, state: Asked, action: str) -> Verdict:
         began = time.perf_counter()
         visible, hidden = ([str(test) for test in state.task.payload[name]] for name in ("visible", "hidden"))
         source, shift = assemble(state.task, action)
@@ -113,7 +86,7 @@ class CodeWorld:
         entry, setup = str(task.payload["entry"]), str(task.payload.get("setup", ""))
         return _sandbox(os.getpid(), self.wall, self.limits).check(Program(source=source, tests=tests, names=[entry], setup=setup))
 
-    def edits(self, state: CodeState, action: str, verdict: Verdict) -> Iterable[Proposal]:
+    def edits(self, state: Asked, action: str, verdict: Verdict) -> Iterable[Proposal]:
         from mulligan.worlds import code_edits  # the operators are needed only after a failure
 
         task, visible = state.task, [str(test) for test in state.task.payload["visible"]]

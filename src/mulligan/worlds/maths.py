@@ -14,11 +14,11 @@ from functools import cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
 
 from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
 from mulligan.worlds import maths_edits
+from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.beside import beside
 from mulligan.worlds.maths_values import Unclear, cleaned, compare, equations, final_answer
 
@@ -31,29 +31,12 @@ MANUAL = (
 )
 RULES = "1"
 WORKER = Path(__file__).with_name("maths_worker.py")
-TODO = "the algebra of the maths world does not start: pip install 'mulligan[maths]'"
+INSTALL = "the algebra of the maths world does not start: pip install 'mulligan[maths]'"
 LONGEST = 20_000  # characters of an action
 
 
 @dataclass(frozen=True)
-class MathsState:
-    """A task; answers change nothing, so it is its own snapshot."""
-
-    task: Task
-
-    @property
-    def digest(self) -> str:
-        return content_id("maths", [self.task.id, self.task.split, self.task.prompt, dict(self.task.payload)])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to release: the worker belongs to the process."""
-
-
-@dataclass(frozen=True)
-class MathsWorld:
+class MathsWorld(Answering):
     """Settings only, so that it can be sent to other processes."""
 
     time_limit_s: float = 3.0
@@ -68,26 +51,16 @@ class MathsWorld:
     def facts(self, task: Task) -> Mapping[str, Json]:
         return {**task.facts, **maths_edits.facts(task.prompt)}
 
-    def start(self, task: Task) -> MathsState:
+    def start(self, task: Task) -> Asked:
         """Raises UsageError when the payload holds no gold answer."""
         if not isinstance(task.payload.get("gold"), str):
             raise UsageError(f"task {task.id} has no gold answer; put it as text under payload['gold']")
-        return MathsState(task)
-
-    def observe(self, state: MathsState) -> str:
-        """Nothing: answers change nothing."""
-        return ""
-
-    def save(self, state: MathsState) -> MathsState:
-        return state
-
-    def restore(self, snapshot: MathsState) -> MathsState:
-        return snapshot
+        return Asked(self.name, task)
 
     def tokens(self, action: str) -> Sequence[str]:
         return maths_edits.tokens(action[:LONGEST])
 
-    def act(self, state: MathsState, action: str) -> Verdict:
+    def act(self, state: Asked, action: str) -> Verdict:
         began = time.perf_counter()
         action, heldout = action[:LONGEST], state.task.split == "heldout"
         answer = final_answer(action)
@@ -123,8 +96,8 @@ class MathsWorld:
         try:
             return compare(gold, answer, question)
         except Unclear:
-            told = beside(WORKER, TODO).ask([cleaned(gold).text, cleaned(answer).text], self.time_limit_s)
+            told = beside(WORKER, INSTALL).ask([cleaned(gold).text, cleaned(answer).text], self.time_limit_s)
             return told if isinstance(told, bool) else None
 
-    def edits(self, state: MathsState, action: str, verdict: Verdict) -> Iterable[Proposal]:
+    def edits(self, state: Asked, action: str, verdict: Verdict) -> Iterable[Proposal]:
         return maths_edits.proposals(action[:LONGEST])

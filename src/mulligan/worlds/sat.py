@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from importlib.metadata import version
-from typing import Self
 
 from mulligan.errors import InvalidData, UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.sat_formula import Answer, Clause, Formula, read_answer, read_dimacs
 from mulligan.worlds.sat_solver import SOLVER, satisfiable
 
@@ -30,24 +30,7 @@ LONGEST = 200_000  # characters of an action
 
 
 @dataclass(frozen=True)
-class SatState:
-    """A task; answers change nothing, so it is its own snapshot."""
-
-    task: Task
-
-    @property
-    def digest(self) -> str:
-        return content_id("sat", [self.task.id, self.task.split, self.task.prompt, dict(self.task.payload)])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to release."""
-
-
-@dataclass(frozen=True)
-class SatWorld:
+class SatWorld(Answering):
     """Settings only, so that it can be sent to other processes."""
 
     time_limit_s: float = 10.0
@@ -61,25 +44,15 @@ class SatWorld:
     def facts(self, task: Task) -> Mapping[str, Json]:
         return {**task.facts, **_facts(_formula(task))}
 
-    def start(self, task: Task) -> SatState:
+    def start(self, task: Task) -> Asked:
         """Raises UsageError when the payload holds no formula."""
         _formula(task)
-        return SatState(task)
-
-    def observe(self, state: SatState) -> str:
-        """Nothing: the formula is in the task's context."""
-        return ""
-
-    def save(self, state: SatState) -> SatState:
-        return state
-
-    def restore(self, snapshot: SatState) -> SatState:
-        return snapshot
+        return Asked(self.name, task)
 
     def tokens(self, action: str) -> Sequence[str]:
         return action[:LONGEST].replace(",", " ").split()
 
-    def act(self, state: SatState, action: str) -> Verdict:
+    def act(self, state: Asked, action: str) -> Verdict:
         began = time.perf_counter()
         formula, heldout = _formula(state.task), state.task.split == "heldout"
         answer = read_answer(action, formula) if len(action) <= LONGEST else Answer(fault=f"it has more than {LONGEST} characters")
@@ -126,7 +99,7 @@ class SatWorld:
             seconds=time.perf_counter() - began,
         )
 
-    def edits(self, state: SatState, action: str, verdict: Verdict) -> Iterable[Proposal]:
+    def edits(self, state: Asked, action: str, verdict: Verdict) -> Iterable[Proposal]:
         """Flips that a local search would try: of the variables in unsatisfied clauses, those first that leave fewest clauses unsatisfied;
         then pairs of them.
         """

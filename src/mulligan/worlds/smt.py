@@ -16,11 +16,12 @@ from functools import cached_property, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from mulligan.edits import edit_text
 from mulligan.errors import InvalidData, UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.beside import beside
 from mulligan.worlds.smt_script import Answer, Script, read_answer, read_script
 
@@ -33,29 +34,12 @@ MANUAL = (
 )
 RULES = "1"
 WORKER = Path(__file__).with_name("smt_worker.py")
-TODO = "the solver of the SMT world does not start: pip install 'mulligan[smt]'"
+INSTALL = "the solver of the SMT world does not start: pip install 'mulligan[smt]'"
 SLACK = 5.0  # seconds beyond the solver's own limit before it is killed
 SHOWN = 3
 DRAFTS = 60
 OFFERED = 12
 SECONDS = 2.0  # for all drafts of a failure
-
-
-@dataclass(frozen=True)
-class SmtState:
-    """A task; answers change nothing, so it is its own snapshot."""
-
-    task: Task
-
-    @property
-    def digest(self) -> str:
-        return content_id("smt", [self.task.id, self.task.split, self.task.prompt, dict(self.task.payload)])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Nothing to release: the solver belongs to the process."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +52,7 @@ class _Judgement:
 
 
 @dataclass(frozen=True)
-class SmtWorld:
+class SmtWorld(Answering):
     """Settings only, so that it can be sent to other processes."""
 
     time_limit_s: float = 5.0
@@ -83,25 +67,15 @@ class SmtWorld:
     def facts(self, task: Task) -> Mapping[str, Json]:
         return {**task.facts, **_facts(_script(task))}
 
-    def start(self, task: Task) -> SmtState:
+    def start(self, task: Task) -> Asked:
         """Raises UsageError when the payload holds no script of one question."""
         _script(task)
-        return SmtState(task)
-
-    def observe(self, state: SmtState) -> str:
-        """Nothing: the script is in the task's context."""
-        return ""
-
-    def save(self, state: SmtState) -> SmtState:
-        return state
-
-    def restore(self, snapshot: SmtState) -> SmtState:
-        return snapshot
+        return Asked(self.name, task)
 
     def tokens(self, action: str) -> Sequence[str]:
         return re.findall(r"[()]|[^\s()]+", action[:100_000])
 
-    def act(self, state: SmtState, action: str) -> Verdict:
+    def act(self, state: Asked, action: str) -> Verdict:
         began = time.perf_counter()
         script = _script(state.task)
         answer = read_answer(action, script)
@@ -161,10 +135,10 @@ class SmtWorld:
         """What the solver beside this process says; None when it does not in time, text that begins with "wrong:" for a script that it
         does not read.
         """
-        told = beside(WORKER, TODO).ask([question, text, round(1000 * self.time_limit_s)], 2 * self.time_limit_s + SLACK)
+        told = beside(WORKER, INSTALL).ask([question, text, round(1000 * self.time_limit_s)], 2 * self.time_limit_s + SLACK)
         return None if told is None else told.get("said", f"wrong: {' '.join(str(told.get('wrong')).split())}")
 
-    def edits(self, state: SmtState, action: str, verdict: Verdict) -> Iterable[Proposal]:
+    def edits(self, state: Asked, action: str, verdict: Verdict) -> Iterable[Proposal]:
         """Other values of the names in assertions that do not hold, those first that leave fewest of them; the rest of the model stays."""
         script = _script(state.task)
         answer = read_answer(action, script)
