@@ -42,6 +42,7 @@ WORLDS: Mapping[str, str] = {
     "sat": "mulligan.worlds.sat:SatWorld",
     "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
+    "workspace": "mulligan.worlds.workspace:WorkspaceWorld",
 }
 LOADERS: Mapping[str, str] = {
     "bigcodebench": "mulligan.tasks.programs:load_bigcodebench",
@@ -60,11 +61,21 @@ LOADERS: Mapping[str, str] = {
     "scripts": "mulligan.tasks.sample:load_scripts",
     "smt": "mulligan.tasks.smt:load_smt",
     "sums": "mulligan.tasks.sample:load_sums",
+    "shelves": "mulligan.tasks.sample:load_shelves",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+    "workspace": "mulligan.tasks.workspaces:load_workspaces",
 }
 # world → loader of tasks that come with the package
-SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "smt": "scripts", "sql": "sample"}
+SAMPLES: Mapping[str, str] = {
+    "code": "problems",
+    "grid": "grid",
+    "maths": "sums",
+    "sat": "formulas",
+    "smt": "scripts",
+    "sql": "sample",
+    "workspace": "shelves",
+}
 EXTRAS: Mapping[str, str] = {
     "sqlglot": "sql",
     "pysat": "sat",
@@ -260,6 +271,18 @@ def _selector(name: str, store: Store) -> Selector:
 # Folders and names.
 
 
+def workspace(world_name: str, repository: Path | None, check: str) -> dict[str, Json]:
+    """What the payload of a workspace task says of its repository, at HEAD, and its check. Raises UsageError for another world."""
+    if repository is None and not check:
+        return {}
+    if world_name != "workspace":
+        raise UsageError("--repo and --check are for --world workspace")
+    from mulligan.worlds.workspace_files import commit_of
+
+    at = (repository or Path()).resolve()
+    return {"repository": str(at), "commit": commit_of(str(at), "HEAD"), "check": check or "pytest -q"}
+
+
 def sample_of(world_name: str, file: Path | None, work: Path, limit: int, sandbox: str = "") -> list[Task]:
     """At most `limit` tasks to check a world on: of an experiment's file, or those that come with the package."""
     if file is None and world_name not in SAMPLES:
@@ -309,7 +332,7 @@ def _options(settings: TaskSettings, loader: Any, base: Path, work: Path) -> dic
         if name not in takes:
             raise InvalidData(f"tasks.options: the loader {settings.loader} takes {', '.join(takes) or 'nothing'}, not {name!r}")
     given = {name: _option(name, value, hints.get(name, Any), base) for name, value in settings.options.items()}
-    if settings.loader == "sample":
+    if settings.loader in ("sample", "shelves"):  # they build what their tasks are about
         given.setdefault("folder", work)
     missing = [name for name, parameter in takes.items() if parameter.default is parameter.empty and name not in given]
     if missing:

@@ -39,7 +39,9 @@ ModelSpec = Annotated[
 ]
 Folder = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept; runs/NAME unless given.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Delete an earlier run in that folder first, its paid replies too.")]
-WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help="sql, code, maths, sat, smt, grid or a path module:Class.")]
+WorldName = Annotated[
+    str, typer.Option("--world", metavar="NAME", help="sql, code, maths, sat, smt, workspace, grid or a path module:Class.")
+]
 Scope = Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Where records live, such as acme/sql-agent.")]
 EmbedderName = Annotated[str, typer.Option("--embedder", metavar="NAME", help="static, hash:DIM or openai:MODEL; the store's own first.")]
 TAPE = Path("recording.jsonl")
@@ -162,6 +164,8 @@ def learn(
     model: ModelSpec = "",
     embedder: EmbedderName = "",
     sandbox: SandboxName = "",
+    repo: Annotated[Path | None, typer.Option("--repo", metavar="FOLDER", help="World workspace: the git repository, at HEAD.")] = None,
+    check: Annotated[str, typer.Option("--check", metavar="COMMAND", help="World workspace: what checks it, such as 'pytest -q'.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Try alternatives to the failed actions of episodes, and store what verifiably did better.
@@ -175,7 +179,7 @@ def learn(
     from mulligan.store import Store
 
     at = building.world(world, sandbox)
-    lines = trajectories.read_lines(episodes, at)
+    lines = trajectories.read_lines(episodes, at, building.workspace(world, repo, check))
     with ExitStack() as stack:
         proposer = stack.enter_context(building.opened_model(model, os.environ)) if model else None
         opened = stack.enter_context(Store(store))

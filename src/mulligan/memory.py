@@ -166,7 +166,13 @@ class Memory:
             found, usage = self.retrieve(situation)
             selection = self.selector.select(situation, found)
         chosen = [] if selection.chosen is None else [found[selection.chosen].record]
-        text, shown = reconstruction.render(chosen, count=estimate_tokens, budget=self.settings.budget, conditions=self.settings.conditions)
+        text, shown = reconstruction.render(
+            chosen,
+            count=estimate_tokens,
+            budget=self.settings.budget,
+            contrast=self.settings.contrast,
+            conditions=self.settings.conditions,
+        )
         receipt = Receipt(
             scope=task.scope,
             task=task.id,

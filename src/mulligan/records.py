@@ -37,6 +37,7 @@ SignalKind = Literal[
     "order",
     "coincidence",  # right here, wrong on a changed copy of the world
     "blocked",  # the action had no effect
+    "protected",  # the action changes what it may not, such as a test
     "repeated",  # the same action again
     "assertion",  # a test that does not hold, with both values
     "exception",  # what a program raised, and where

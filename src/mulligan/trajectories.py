@@ -12,6 +12,7 @@ stop the others. Not promised: order of fields, or that accounts without a gold 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
 from mulligan.errors import InvalidData, MulliganError, UsageError
@@ -76,13 +77,16 @@ class Outcome:
         return tuple(d.record for d in self.decisions if d.record)
 
 
-def read_lines(path: Path, world: World) -> list[Line]:
-    """The lines of `path` that hold anything. Raises UsageError when it cannot be read or none does."""
+def read_lines(path: Path, world: World, payload: Mapping[str, Json] | None = None) -> list[Line]:
+    """The lines of `path` that hold anything. `payload` is what the payloads of tasks in short hold besides their own.
+
+    Raises UsageError when the file cannot be read or no line holds anything.
+    """
     lines: list[Line] = []
     try:
         for number, text in _cut(path):
             try:
-                lines.append(_line(number, text, path, world))
+                lines.append(_line(number, text, partial(_task, path=path, world=world, payload=payload or {})))
             except UsageError as error:
                 lines.append(Line(number=number, fault=str(error)))
     except OSError as error:
@@ -137,7 +141,7 @@ def _cut(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, text
 
 
-def _line(number: int, text: bytes, path: Path, world: World) -> Line:
+def _line(number: int, text: bytes, brief: Callable[[Account, int], Task]) -> Line:
     if len(text) > MAX_LINE:
         raise InvalidData(f"longer than {MAX_LINE >> 20} MiB")
     try:
@@ -154,7 +158,7 @@ def _line(number: int, text: bytes, path: Path, world: World) -> Line:
     if not account.actions:
         raise InvalidData("no actions")
     whole = "domain" in account.task
-    task = from_plain(Task, account.task, what="its task") if whole else _task(account, number, path, world)
+    task = from_plain(Task, account.task, what="its task") if whole else brief(account, number)
     return Line(number=number, task=_of_source(task), account=account)
 
 
@@ -164,7 +168,7 @@ def _of_source(task: Task) -> Task:
     return task
 
 
-def _task(account: Account, number: int, path: Path, world: World) -> Task:
+def _task(account: Account, number: int, *, path: Path, world: World, payload: Mapping[str, Json]) -> Task:
     """The task that a brief one stands for; of a question, with the schema that agents are shown."""
     brief = from_plain(Brief, account.task, what="its task")
     name = brief.id or f"{path.stem}/{number}"
@@ -176,7 +180,7 @@ def _task(account: Account, number: int, path: Path, world: World) -> Task:
         split="source",
         prompt=brief.prompt,
         context=brief.context,
-        payload=brief.payload,
+        payload={**payload, **brief.payload},
         scope=brief.scope,
     )
     if not brief.database:

@@ -32,6 +32,8 @@ LeftOut = Literal[
     "crosses_splits",  # the question or its group is in a split that is read later as well
     "no_gold",  # a problem without a solution, so that nobody knows whether its tests can be passed
     "no_tests",
+    "passes_already",  # a check that passes before anything is done
+    "check_fails",  # a check that cannot be run, or says something else each time
     "too_large",  # a formula longer than wanted, or that no solver decided in time
 ]
 _RANK: Mapping[Split, int] = {"source": 0, "train": 1, "heldout": 2}

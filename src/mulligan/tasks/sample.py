@@ -1,18 +1,21 @@
-"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas, scripts.
+"""The samples of the package: questions about a ferry company, functions, sums, formulas, scripts, a repository.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
 built anew at each call, which takes about 20 ms and mends a damaged copy.
 """
 
+import json
 import os
 import sqlite3
 import tempfile
 from contextlib import closing
+from difflib import unified_diff
 from pathlib import Path
 
 from mulligan.errors import UsageError
 from mulligan.records import Task
+from mulligan.tasks.files import read_lines
 from mulligan.tasks.maths import load_gsm8k
 from mulligan.tasks.programs import load_humaneval
 from mulligan.tasks.spider import load_spider
@@ -65,6 +68,27 @@ def load_sums() -> list[Task]:
     """A dozen questions in words with one number as the answer, for a look at the maths world."""
     tasks, _ = load_gsm8k(DATA / "sums.jsonl", shares=(1, 0, 1))
     return tasks
+
+
+def load_shelves(folder: str | Path, sandbox: Wall = "bubblewrap") -> list[Task]:
+    """Fourteen mistakes in a small repository, which is made below `folder`. Raises UsageError where it cannot be, or code not be run."""
+    from mulligan.tasks.workspaces import load_workspaces
+    from mulligan.worlds.workspace_files import new_repository
+
+    made = Path(folder).resolve() / "shelves"
+    commit, lines = new_repository(made / "repository", (DATA / "shelves.patch").read_text("utf-8")), []
+    for node in read_lines(DATA / "shelves.jsonl"):
+        path, right, wrong = (node.at(name).text() for name in ("path", "right", "wrong"))
+        before = (made / "repository" / path).read_text("utf-8")
+        after = before.replace(right, wrong)
+        changes = unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}")
+        line = {name: node.at(name).text() for name in ("prompt", "split")}
+        line |= {"repository": "repository", "commit": commit, "check": "pytest -q", "changes": "".join(changes), "group": path}
+        lines.append(json.dumps({**line, "files": [path, path.replace("shelves/", "tests/test_")]}))
+    file = made / f"shelves-{os.getpid()}.jsonl"
+    file.write_text("\n".join(lines), "utf-8")
+    file = file.replace(made / "shelves.jsonl")
+    return load_workspaces(file, sandbox=sandbox)[0]
 
 
 def load_scripts() -> list[Task]:

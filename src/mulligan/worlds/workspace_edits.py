@@ -1,0 +1,219 @@
+"""Operator proposals for the workspace world: a patch put in its place, without a part, or with a small change of Python.
+
+In: a patch that failed, and the evidence against it. Out: whole patches, best first, with a reason each. A patch that does not apply is
+placed by its content. One that applies is changed where it changed Python, at most one place at a time; the drafts are checked once each,
+as the agent could check them, and ordered by what they mend. These runs are not evaluator calls, and cost up to `SECONDS`. Not
+promised: changes of files that the patch does not touch.
+"""
+
+import ast
+import difflib
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from mulligan.edits import Tokens, edit_text
+from mulligan.records import Proposal, Signal
+from mulligan.worlds import code_edits
+from mulligan.worlds.code_drafts import Evidence, Text
+from mulligan.worlds.code_text import parses, tree
+from mulligan.worlds.workspace_files import Pristine, Refused, copied, difference, discard, patched
+
+SECONDS = 30.0
+MOST = 40  # drafts that are checked for one failure
+ENOUGH = 2  # drafts that mend everything, after which the others are not checked
+ALIKE = 0.6  # of the lines that a hunk expects and those where it is put
+HUNK = re.compile(r"^@@ [^\n]*\n(?:(?!@@ |diff --git |--- )[^\n]*\n)*", re.MULTILINE)
+TARGET = re.compile(r"^--- (?:a/)?[^\t\n]+.*\n\+\+\+ (?:b/)?(?P<new>[^\t\n\0]+).*\n", re.MULTILINE)
+EXPECTED = re.compile(r"\bassert (.+?) == (.+?)(?: *where\b.*)?$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One changed file of a patched workspace."""
+
+    path: str
+    text: str
+    operator: str
+    why: str
+    prior: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """What the operators work with: the files at the start, what is protected, tokens, and what says how much a folder's files mend.
+
+    `mended` runs the check in the folder and deletes it.
+    """
+
+    start: Pristine
+    protected: Sequence[str]
+    tokens: Tokens
+    mended: Callable[[Path], Fraction]
+
+
+def proposals(shop: Workshop, patch: str, signals: Sequence[Signal]) -> Iterator[Proposal]:
+    """Patches that may do better than `patch`, best first."""
+    try:
+        copy, _ = patched(shop.start, patch, shop.protected)
+    except Refused:
+        yield from _placed(shop, patch)
+        return
+    try:
+        yield from _better(shop, copy, patch, signals)
+    finally:
+        discard(copy)
+
+
+# ---- a patch that does not apply ----
+
+
+def _placed(shop: Workshop, patch: str) -> Iterator[Proposal]:
+    """The patch with each hunk where the file is most like what it expects."""
+    copy = copied(shop.start.folder)
+    try:
+        for path, hunks in _hunks(patch):
+            place = copy / path
+            if place.is_symlink() or not place.resolve().is_relative_to(copy.resolve()) or not place.is_file():
+                return
+            text = place.read_text("utf-8", "surrogateescape")
+            for hunk in hunks:
+                moved = _put(text, hunk)
+                if moved is None:
+                    return
+                text = moved
+            place.write_text(text, "utf-8", "surrogateescape")
+        yield from _proposal(shop, copy, patch, "op:place", "each part stands where the file is most like what it expects")
+    finally:
+        discard(copy)
+
+
+def _hunks(patch: str) -> list[tuple[str, list[str]]]:
+    """The parts of a patch by file."""
+    targets = list(TARGET.finditer(patch))
+    ends = [*(found.start() for found in targets[1:]), len(patch)]
+    return [(found["new"], HUNK.findall(patch[found.end() : end])) for found, end in zip(targets, ends, strict=False)]
+
+
+def _put(text: str, hunk: str) -> str | None:
+    """The text with a hunk where it fits best: context as the text has it, what is removed gone, what is added there."""
+    body = [line or " " for line in hunk.splitlines()[1:] if not line.startswith("\\")]
+    expected = [line[1:] for line in body if line[0] in " -"]
+    lines = text.splitlines(keepends=True)
+    if not expected or len(expected) > len(lines) + 2:
+        return None
+    wanted = [line.strip() for line in expected]
+    stripped = [line.strip() for line in lines]
+    scores = {at: _alike(wanted, stripped[at : at + len(wanted)]) for at in range(max(1, len(lines) - len(wanted) + 1))}
+    at, best = max(scores.items(), key=lambda found: (found[1], -found[0]))
+    if best < ALIKE:
+        return None
+    made = lines[:at]
+    for line in body:
+        if line[0] == "+":
+            made.append(f"{line[1:]}\n")
+        else:
+            if line[0] == " " and at < len(lines):
+                made.append(lines[at])
+            at += 1
+    return "".join(made + lines[at:])
+
+
+def _alike(wanted: Sequence[str], found: Sequence[str]) -> float:
+    """The mean likeness of lines in the same place."""
+    ratios = [difflib.SequenceMatcher(None, one, other, autojunk=False).ratio() for one, other in zip(wanted, found, strict=False)]
+    return sum(ratios) / len(wanted)
+
+
+# ---- a patch that applies ----
+
+
+def _better(shop: Workshop, copy: Path, patch: str, signals: Sequence[Signal]) -> Iterator[Proposal]:
+    until, least, ranked = time.monotonic() + SECONDS, shop.mended(copied(copy)), list[tuple[Fraction, Draft]]()
+    for draft in _drafts(shop.start, copy, patch, signals)[:MOST]:
+        if time.monotonic() > until or sum(share == 1 for share, _ in ranked) >= ENOUGH:
+            break
+        if (share := shop.mended(_with(copy, draft))) > least:
+            ranked.append((share, draft))
+    for _, draft in sorted(ranked, key=lambda found: (-found[0], -found[1].prior)):
+        changed = _with(copy, draft)
+        try:
+            yield from _proposal(shop, changed, patch, draft.operator, f"{draft.path}: {draft.why}")
+        finally:
+            discard(changed)
+
+
+def _with(copy: Path, draft: Draft) -> Path:
+    changed = copied(copy)
+    (changed / draft.path).write_text(draft.text, "utf-8", "surrogateescape")
+    return changed
+
+
+def _drafts(start: Pristine, copy: Path, patch: str, signals: Sequence[Signal]) -> list[Draft]:
+    """Small changes of the Python files that the patch changed, in the functions that it changed; the likeliest first."""
+    found: list[Draft] = []
+    for path, hunks in _hunks(patch):
+        place, original = copy / path, start.folder / path
+        if place.suffix != ".py" or place.is_symlink() or not place.is_file() or path in start.protected:
+            continue
+        before = original.read_text("utf-8", "replace") if original.is_file() else ""
+        after = place.read_text("utf-8", "replace")
+        found += [Draft(path, text, "op:part", why, 0.4) for text, why in _without_one(before, after)] if len(hunks) > 1 else []
+        found += _changed(path, before, after, signals)
+    return sorted(found, key=lambda draft: -draft.prior)
+
+
+def _without_one(before: str, after: str) -> Iterator[tuple[str, str]]:
+    """The file with one of its changes taken back."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    changes = [code for code in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if code[0] != "equal"]
+    for _, a0, a1, b0, b1 in changes if len(changes) > 1 else ():
+        yield "".join([*new[:b0], *old[a0:a1], *new[b1:]]), f"without the change at line {b0 + 1}"
+
+
+def _changed(path: str, before: str, after: str, signals: Sequence[Signal]) -> Iterator[Draft]:
+    """Operators of the code world, where the file was changed."""
+    parsed = tree(after)
+    if parsed is None:
+        return
+    touched, seen = _touched(before, after, parsed), {after}
+    for draft in code_edits.drafts(Text(after, parsed), _evidence(path, signals)):
+        line = next((n for n, (a, b) in enumerate(zip(after.splitlines(), draft.action.splitlines(), strict=False), 1) if a != b), 0)
+        if line in touched and draft.action not in seen and parses(draft.action):
+            seen.add(draft.action)
+            yield Draft(path, draft.action, draft.operator, draft.why, draft.prior)
+
+
+def _touched(before: str, after: str, parsed: ast.Module) -> set[int]:
+    """Lines of the functions in which a file was changed, and changed lines outside of functions."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    changed = {n for tag, _, _, b0, b1 in matcher.get_opcodes() if tag != "equal" for n in range(b0 + 1, max(b1, b0 + 1) + 1)}
+    spans = [
+        range(node.lineno, (node.end_lineno or 0) + 1)
+        for node in ast.walk(parsed)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return changed | {n for span in spans if changed & set(span) for n in span}
+
+
+def _evidence(path: str, signals: Sequence[Signal]) -> Evidence:
+    """What the failing tests say of that file: lines, values that came and were wanted, exceptions."""
+    lines = [int(at) for signal in signals for file, _, at in [signal.where.rpartition(":")] if file == path and at.isdigit()]
+    pairs = []
+    for signal in signals:
+        if signal.kind == "assertion" and (sides := EXPECTED.search(signal.what.partition("\n")[0])):
+            try:
+                pairs.append((ast.literal_eval(sides[1].strip()), ast.literal_eval(sides[2].strip())))
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                continue
+    raised = tuple(signal.what for signal in signals if signal.kind == "exception")
+    return Evidence(pairs=tuple(pairs), raised=raised, lines=frozenset(lines))
+
+
+def _proposal(shop: Workshop, copy: Path, patch: str, operator: str, why: str) -> Iterator[Proposal]:
+    made = difference(shop.start, copy)
+    if made and made != patch:
+        yield Proposal(action=made, edit=edit_text(patch, made, shop.tokens) or why, why=why, proposer=operator)
