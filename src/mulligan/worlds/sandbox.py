@@ -231,7 +231,7 @@ def walled(
     is_root = os.getuid() == 0
     if not is_root:  # as its root, which is the user outside: as another one it would be put into a namespace below that owns nothing
         names += ["--unshare-user", "--uid", "0", "--gid", "0"]
-    above = sorted({str(parent) for place in own for parent in Path(place).parents} - {"/", *SYSTEM})
+    above = sorted({str(parent) for place in (*own, *SYSTEM) for parent in Path(place).parents} - {"/", *SYSTEM})
     folders = [part for place in above for part in ("--perms", "0755", "--dir", place)]  # a check is nobody's, and has to get through
     binds = [*folders, *(part for place in (*SYSTEM, *sorted(own)) for part in ("--ro-bind-try", place, place))]
     kept = ["--cap-drop", "ALL", *(part for right in rights for part in ("--cap-add", right))]
