@@ -40,6 +40,7 @@ WORLDS: Mapping[str, str] = {
     "grid": "mulligan.worlds.grid:GridWorld",
     "maths": "mulligan.worlds.maths:MathsWorld",
     "sat": "mulligan.worlds.sat:SatWorld",
+    "shop": "mulligan.worlds.shop:ShopWorld",
     "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
 }
@@ -58,18 +59,30 @@ LOADERS: Mapping[str, str] = {
     "reasoning_gym": "mulligan.tasks.maths:load_reasoning_gym",
     "sample": "mulligan.tasks.sample:load_sample",
     "scripts": "mulligan.tasks.sample:load_scripts",
+    "shop": "mulligan.tasks.sample:load_shop",
     "smt": "mulligan.tasks.smt:load_smt",
     "sums": "mulligan.tasks.sample:load_sums",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+    "webshop": "mulligan.tasks.shop:load_webshop",
 }
 # world → loader of tasks that come with the package
-SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "smt": "scripts", "sql": "sample"}
+SAMPLES: Mapping[str, str] = {
+    "code": "problems",
+    "grid": "grid",
+    "maths": "sums",
+    "sat": "formulas",
+    "shop": "shop",
+    "smt": "scripts",
+    "sql": "sample",
+}
 EXTRAS: Mapping[str, str] = {
     "sqlglot": "sql",
     "pysat": "sat",
     "z3": "smt",
     "latex2sympy2_extended": "maths",
+    "bm25s": "shop",
+    "rapidfuzz": "shop",
     "xllamacpp": "local",
     "matplotlib": "report",
 }  # package → the extra that brings it
