@@ -1,10 +1,10 @@
 """Loads WebShop: a product file (`items_shuffle*.json`), its attributes (`items_ins_v2*.json`), and goals (`items_human_ins.json`).
 
-In: paths. Out: tasks of the shop world and a LoadReport that counts goals. The agent is shown the instruction with its price limit; attributes,
-options and limit are in the payload. The original draws each limit anew at every start, the larger of two among the next four multiples of
-ten dollars above the product's price; here the draw depends on product and instruction alone. A task's group is its product's kind (the query
-that its page was found by). Goals that not even their own product meets are left out unless asked for. Not promised: that a search finds the
-product.
+In: paths. Out: tasks of the shop world and a LoadReport that counts goals. The agent is shown the instruction with its price limit;
+attributes, options and limit are in the payload. The original draws each limit anew at every start, the larger of two among the next four
+multiples of ten dollars above the product's price; here the draw depends on product and instruction alone. A task's group is its
+product's kind (the query that its page was found by). Goals that not even their own product meets are left out unless asked for. Not
+promised: that a search finds the product.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ def _made(asin: str, node: Node, shop: Catalogue, files: dict[str, str], steps: 
     product = shop.products.get(asin.upper())
     if product is None or not attributes or not said:
         return None
-    limit = _limit(product.price, content_id("", [asin, said]))
+    limit = _limit(product.price, content_id("", [product.id, normalised(said)]))
     bound = "" if limit is None else f", and price lower than {limit}.00 dollars"
     kind = product.kind or (product.path[-1] if product.path else product.id)
     gold = as_goal(product, attributes, options, None if limit is None else Fraction(limit))
@@ -91,7 +91,7 @@ def _values(node: Node | None) -> list[Node]:
 
 def _limit(price: Fraction, name: str) -> int | None:
     """The larger of two of the next four multiples of ten above `price`, drawn by `name`; None where there are not two."""
-    above = [tens for tens in range(10, HIGHEST + 1, 10) if tens > price][:4]
+    above = range(10 * (int(price) // 10 + 1), HIGHEST + 1, 10)[:4]
     pairs = [above[high] for high in range(1, len(above)) for _ in range(high)]
     return pairs[int(name[1:9], 16) % len(pairs)] if pairs else None
 

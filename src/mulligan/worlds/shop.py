@@ -1,11 +1,11 @@
 """The shop world: WebShop's pages, on which an agent searches for a product, chooses its options and buys it, one action a step.
 
 In: tasks with payload {"products": path, "attributes": path or "", "gold": goal, "steps": actions allowed}; files of WebShop's format
-(`shop_catalogue`), the goal as `shop_reward` reads it. Out: verdicts after every step. Utility is the reward of what was bought; before that,
-the reward of buying at once what is before the visitor: the product of this page with the options chosen so far, or the best product of a page
-of results as it is. So a click can be compared with buying, and with another click, from the same page. Who runs out of steps has bought
-nothing: 0. Solved is only what was bought at reward 1. On held-out tasks nothing that is said depends on the goal. Not promised: that a page
-with a higher utility leads to a better end.
+(`shop_catalogue`), the goal as `shop_reward` reads it. Out: verdicts after every step. Utility is the reward of what was bought; before
+that, the reward of buying at once what is before the visitor: the product of this page with the options chosen so far, or the best
+product of a page of results as it is. So a click can be compared with buying, and with another click, from the same page. Who runs out of
+steps has bought nothing: 0. Solved is only what was bought at reward 1. On held-out tasks nothing that is said depends on the goal. Not
+promised: that a page with a higher utility leads to a better end.
 """
 
 import re
@@ -22,14 +22,14 @@ from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
 from mulligan.worlds import shop_words
 from mulligan.worlds.shop_catalogue import Catalogue, open_catalogue
 from mulligan.worlds.shop_edits import edits
-from mulligan.worlds.shop_pages import LONGEST, QUERY, Page, buttons, folded, read_action, render, results
+from mulligan.worlds.shop_pages import LONGEST, QUERY, START, Page, buttons, folded, read_action, render, results
 from mulligan.worlds.shop_reward import Goal, Score, is_option, score
 
 MANUAL = (
-    "You buy one product in a web shop: the one that the task describes, with the options that it names, below its price. An action is one "
-    "line: search[words], or click[label] with the label of a button on the page, such as click[B0ABCDEFGH] (a product), click[blue] (an "
-    "option), click[Description], click[Features], click[< Prev], click[Next >] or click[Buy Now]. Buying ends the task. Reply with a short "
-    "thought if you like, and then the action alone on the last line."
+    "You buy one product in a web shop: the one that the task describes, with the options that it names, below its price. An action is "
+    "one line: search[words], or click[label] with the label of a button on the page, such as click[B0ABCDEFGH] (a product), click[blue] "
+    "(an option), click[Description], click[Features], click[< Prev], click[Next >] or click[Buy Now]. Buying ends the task. Reply with a "
+    "short thought if you like, and then the action alone on the last line."
 )
 RULES = "1"
 STEPS = 15  # where a task does not say
@@ -41,8 +41,8 @@ class Visit:
 
     task: Task
     catalogue: str  # hash of its files
-    page: Page = Page()
-    seen: frozenset[Page] = frozenset({Page()})
+    page: Page = START
+    seen: frozenset[Page] = frozenset({START})
     steps: int = 0
 
     @property
@@ -181,5 +181,9 @@ def _misses(page: Page, shop: Catalogue, goal: Goal) -> Iterable[Signal]:
     if page.query and (products := results(page, shop)):
         scores: list[Score] = [score(product, (), goal) for product in products]
         if not any(all(signal.where == "option" for signal in one.missing) for one in scores):
-            return [Signal(kind="unsatisfied", what="no product of this page is of the kind, price and attributes that are wanted", where="page")]
+            return [
+                Signal(
+                    kind="unsatisfied", what="no product of this page is of the kind, price and attributes that are wanted", where="page"
+                )
+            ]
     return []

@@ -4,8 +4,8 @@ In: the bytes of `items_*.json`, and of `items_ins_*.json` for the attributes. O
 characters and square brackets, so that none can pass for a button or another line of a page; and ids by rank. Ranking is BM25 as the
 original's search engine has it by default (Lucene's form, k1 = 0.9, b = 0.4) over title, description, first bullet and options; equal
 scores go by id. Departures: plural s is the only ending that is cut, a product with a price from .. to costs the upper one (the original
-draws one at random), reviews are not read, and ids are at most ten letters and digits. Not promised: the 1.18 million products of the full
-file, whose 5 GB neither `MAX_BYTES` nor a Python process hold.
+draws one at random), reviews are not read, and ids are at most ten letters and digits. Not promised: the 1.18 million products of the
+full file, whose 5 GB neither `MAX_BYTES` nor a Python process hold.
 """
 
 import hashlib
@@ -93,7 +93,7 @@ class Catalogue:
         """The index, None where no product has a word, and the ids in its order."""
         vocabulary: dict[str, int] = {}
         ids = list(self.products)
-        texts = [[vocabulary.setdefault(word, len(vocabulary)) for word in words(self.products[id].indexed)] for id in ids]
+        texts = [[vocabulary.setdefault(word, len(vocabulary)) for word in words(product.indexed)] for product in self.products.values()]
         if not vocabulary:
             return None, ids
         index = bm25s.BM25(k1=0.9, b=0.4, method="lucene", csc_backend="numpy")

@@ -1,8 +1,8 @@
 """Other steps from a page of the shop: what somebody would try who reads the instruction, the page and what was said of the last step.
 
 In: the page, the instruction, the failed action and its signals. Out: proposals, best first. On a product's page options whose words the
-instruction or a signal has, buying when these are chosen, the way back; on a page of results the products that share most words with it, those
-below the price limit first; everywhere searches made of its words. The goal is not known here.
+instruction or a signal has, buying when these are chosen, the way back; on a page of results the products that share most words with it,
+those below the price limit first; everywhere searches made of its words. The goal is not known here.
 """
 
 from collections import defaultdict
@@ -41,10 +41,11 @@ def _steps(page: Page, shop: Catalogue, instruction: str, signals: Sequence[Sign
     if page.product:
         wrong = {signal.where for signal in signals} & {"kind", "price", "attribute"}
         missed = [word for signal in signals if signal.what.startswith("not chosen") for word in words(signal.what[10:])]
-        fits = [("option", f"click[{label}]") for label in _options(page, shop.products[page.product], [*asked, *missed])]
+        first, other = _options(page, shop.products[page.product], [*asked, *missed]) if BUY in there else ([], [])
         buy = [("buy", f"click[{BUY}]")] if BUY in there else []
-        forward = [*fits[:OPTIONS], *buy] if fits else buy
-        yield from [*back, *forward] if wrong and not missed else [*forward, *back]
+        fits = [[("option", f"click[{label}]") for label in labels[:OPTIONS]] for labels in (first, other)]
+        forward = [*fits[0], *fits[1], *buy] if missed else [*fits[0], *buy, *fits[1]]
+        yield from [*back[:1], *forward, *back[1:]] if wrong else [*forward, *back]
     elif page.query:
         yield from (("product", f"click[{product.id}]") for product in _products(page, shop, instruction, asked))
         if NEXT in there:
@@ -54,17 +55,18 @@ def _steps(page: Page, shop: Catalogue, instruction: str, signals: Sequence[Sign
         yield from back
 
 
-def _options(page: Page, product: Product, wanted: Sequence[str]) -> list[str]:
-    """Labels of options that have wanted words and are not chosen yet: the share of their words that is wanted, then how many; an option of
-    which nothing is chosen comes first.
+def _options(page: Page, product: Product, wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Labels of options that have wanted words, by the share of their words that is wanted, then by how many: those of which nothing is
+    chosen yet, and those that would take the place of a choice.
     """
     chosen, ranked = dict(page.chosen), []
     for place, (label, name, value) in enumerate(options(product)):
         mine = words(value)
         shared = sum(word in wanted for word in mine)
         if shared and chosen.get(name) != value:
-            ranked.append((name in chosen, -Fraction(shared, len(mine)), -shared, place, label))
-    return [label for *_, label in sorted(ranked)]
+            ranked.append((-Fraction(shared, len(mine)), -shared, place, name in chosen, label))
+    ranked.sort()
+    return [label for *_, again, label in ranked if not again], [label for *_, again, label in ranked if again]
 
 
 def _products(page: Page, shop: Catalogue, instruction: str, asked: Sequence[str]) -> list[Product]:

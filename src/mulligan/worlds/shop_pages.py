@@ -1,9 +1,9 @@
 """The pages of a shop: where a visitor can be, the buttons there, and the page as text.
 
 In: a catalogue and a page. Out: its buttons with where they lead, and text in which a button reads `[button] Buy Now [button_]`, as in
-WebShop's rich text mode. Labels go without regard to case. The shop's own buttons come first: an option that is written like one, or like an
-option before it, is shown as "name: value". Texts of a catalogue hold no square brackets, so what is between them is a button. Departures: no
-ratings, reviews and pictures, and the instruction is not repeated on every page.
+WebShop's rich text mode. Labels go without regard to case. The shop's own buttons come first: an option that is written like one, or like
+an option before it, is shown as "name: value". Texts of a catalogue hold no square brackets, so what is between them is a button.
+Departures: no ratings, reviews and pictures, and the instruction is not repeated on every page.
 """
 
 import re
@@ -33,6 +33,9 @@ class Page:
     bought: bool = False
 
 
+START = Page()
+
+
 def read_action(action: str) -> tuple[str, str]:
     """The verb and the argument of the one line that is an action; ("", what is wrong) otherwise."""
     if len(action) > LONGEST:
@@ -53,7 +56,7 @@ def folded(label: str) -> str:
 def results(page: Page, shop: Catalogue) -> list[Product]:
     """The products on a page of results."""
     start = PER_PAGE * (page.number - 1)
-    return [shop.products[id] for id in shop.search(page.query)[start : start + PER_PAGE]]
+    return [shop.products[found] for found in shop.search(page.query)[start : start + PER_PAGE]]
 
 
 def buttons(page: Page, shop: Catalogue) -> dict[str, Page]:

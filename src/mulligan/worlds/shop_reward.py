@@ -1,12 +1,12 @@
 """WebShop's reward for a product with chosen options, as an exact fraction, and what of the goal it does not meet.
 
-reward = kind x (attributes + options + price) / (wanted attributes + wanted options + 1) (Yao et al. 2022, section 3). An attribute counts
-when one of the product's is alike (token set ratio above 85) or its text holds it; an option when a chosen value is alike after colours are
-reduced to their first (sizes: is the same) or the product's text holds it; the price when it is at most the limit. The kind is 1 where
-query, two categories, or more than a fifth of the wanted title's names agree, else 1/2; 1/10 below a tenth of the names, 0 without any.
-Departures: names of a title are its words without function words and numbers (the original takes what spaCy tags as nouns); a colour is
-a whole word of our own list (the original finds "tan" in "standard"); and no more options count than are wanted (the original counts every
-chosen value, which can make the reward larger than 1).
+reward = kind x (attributes + options + price) / (wanted attributes + wanted options + 1) (Yao et al. 2022, section 3). An attribute
+counts when one of the product's is alike (token set ratio above 85) or its text holds it; an option when a chosen value is alike after
+colours are reduced to their first (sizes: is the same) or the product's text holds it; the price when it is at most the limit. The kind
+is 1 where query, two categories, or more than a fifth of the wanted title's names agree, else 1/2; 1/10 below a tenth of the names, 0
+without any. Departures: names of a title are its words without function words and numbers (the original takes what spaCy tags as nouns);
+a colour is a whole word of our own list (the original finds "tan" in "standard"); and no more options count than are wanted (the original
+counts every chosen value, which can make the reward larger than 1).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,14 +40,17 @@ class Goal:
     def read(cls, value: Json) -> "Goal":
         """The goal in a task's payload. Raises UsageError when it is none."""
         try:
-            texts = {name: value[name] for name in ("title", "kind")}
-            lists = {name: tuple(value[name]) for name in ("path", "attributes", "options")}
+            path, attributes, options = (tuple(map(_text, value[name])) for name in ("path", "attributes", "options"))
             limit = None if value["limit"] is None else Fraction(value["limit"])
-            if not all(isinstance(text, str) for text in [*texts.values(), *(item for items in lists.values() for item in items)]):
-                raise TypeError("text is wanted")
-            return cls(**texts, **lists, limit=limit)
+            return cls(_text(value["title"]), _text(value["kind"]), path, attributes, options, limit)
         except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
             raise UsageError(f"a goal has title, kind, path, attributes, options and limit: {error!r}") from error
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

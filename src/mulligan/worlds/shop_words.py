@@ -11,18 +11,19 @@ from fractions import Fraction
 
 from mulligan.records import Json
 
-COLOURS = tuple(
-    "amber aqua beige black blue bronze brown burgundy charcoal coral cream crimson cyan fuchsia gold graphite gray green grey indigo ivory "
+_COLOURS = (
+    "amber aqua beige black blue bronze brown burgundy charcoal coral crimson cyan fuchsia gold graphite gray green grey indigo ivory "
     "khaki lavender lilac lime magenta maroon mauve mint multicolor mustard navy olive orange peach pink plum purple red rose rust salmon "
-    "scarlet silver tan taupe teal turquoise violet white wine yellow".split()
+    "scarlet silver tan taupe teal turquoise violet white wine yellow"
 )
-FILLER = frozenset(
+_FILLER = (
     "a about all also am an and any are as at be both but by can color colored colour could dollar find for from get give go has have help "
     "him her i if in is it its just like look looking made make me more my need of on one or our please price prices pick priced product "
     "search searching should show size sized so some something than that the their them then there these they this those to too under "
     "want was we what where which while who will with would you your less lower ll m s re ve item want buy buying purchase choose "
-    "interested wish".split()
+    "interested wish"
 )
+COLOURS, FILLER = tuple(_COLOURS.split()), frozenset(_FILLER.split())
 _SIZES = (
     r"\d*x+-?(?:small|large)|small|medium|large|king|queen|twin|full|one size|"
     r"\d+(?:\.\d+)?\s?(?:x\s?\d+(?:\.\d+)?\s?)?(?:\"|inch(?:es)?|ft|feet|foot|cm|mm|m|oz|fl oz|ounces?|pounds?|lbs?|gb|tb|ml|count|pack)"
@@ -30,7 +31,9 @@ _SIZES = (
 SIZE = re.compile(rf"(?<![\w.])(?:{_SIZES})(?!\w)", re.IGNORECASE)
 PACK = re.compile(r"\bpack of \w+|\b(?:\w+|\d+)[ -]pack\b|\bset of \w+", re.IGNORECASE)
 LIMIT = re.compile(
-    r",?\s*(?:and\s+)?\bprice[sd]?\b[^\d.,;]{0,30}?\b(?:lower|less|below|under)(?: than)?\s*\$?(\d[\d,]{0,8}(?:\.\d{1,4})?)(?:\s*dollars?)?", re.I
+    r",?\s*(?:and\s+)?\bprice[sd]?\b[^\d.,;]{0,30}?\b(?:lower|less|below|under)(?: than)?\s*"
+    r"\$?(\d[\d,]{0,8}(?:\.\d{1,4})?)(?:\s*dollars?)?",
+    re.IGNORECASE,
 )
 _COLOUR = re.compile(rf"(?<!\w)(?:{'|'.join(COLOURS)})(?!\w)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -43,12 +46,12 @@ def words(text: str) -> list[str]:
     return [word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "siu" else word for word in found]
 
 
-_PLAIN_FILLER = FILLER | {folded for word in FILLER for folded in words(word)}
+_FOLDED_FILLER = FILLER | {folded for word in FILLER for folded in words(word)}
 
 
 def content(text: str) -> list[str]:
     """The words of an instruction that say what is wanted, each once: no filler, no price."""
-    return [word for word in dict.fromkeys(words(LIMIT.sub(" ", text))) if word not in _PLAIN_FILLER]
+    return [word for word in dict.fromkeys(words(LIMIT.sub(" ", text))) if word not in _FOLDED_FILLER]
 
 
 def names(title: str) -> list[str]:
@@ -86,7 +89,7 @@ def facts(instruction: str) -> dict[str, Json]:
     asks = [name for name, pattern in kinds.items() if pattern.search(text)] + ["price"] * (bound is not None)
     gist = text
     for name, pattern in (("pack", PACK), ("size", SIZE), ("colour", _COLOUR), ("number", _NUMBER)):
-        gist = pattern.sub(f" {name} ", gist)
+        gist = re.sub(rf"\b{name}(?:\s+{name}\b)+", name, pattern.sub(f" {name} ", gist))
     said: dict[str, Json] = {
         "asks": asks,
         "words": content(text)[:30],
