@@ -1,10 +1,10 @@
-"""Loads WebShop: a product file (`items_shuffle*.json`), its attributes (`items_ins_v2*.json`), and goals (`items_human_ins.json`).
+"""Loads WebShop: a product file, the attributes of its products, and goals.
 
-In: paths. Out: tasks of the shop world and a LoadReport that counts goals. The agent is shown the instruction with its price limit;
-attributes, options and limit are in the payload. The original draws each limit anew at every start, the larger of two among the next four
-multiples of ten dollars above the product's price; here the draw depends on product and instruction alone. A task's group is its
-product's kind (the query that its page was found by). Goals that not even their own product meets are left out unless asked for. Not
-promised: that a search finds the product.
+In: paths of `items_shuffle*.json`, `items_ins_v2*.json` and `items_human_ins.json`. Out: tasks of the shop world and a LoadReport that
+counts goals. The agent is shown the instruction with its price limit; attributes, options and limit are in the payload. The original
+draws each limit anew at every start, the larger of two among the next four multiples of ten dollars above the product's price; here the
+draw depends on product and instruction alone. A task's group is its product's kind (the query that its page was found by). Goals that not
+even their own product meets are left out unless asked for. Not promised: that a search finds the product.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The shop world: WebShop's pages, on which an agent searches for a product, chooses its options and buys it, one action a step.
+"""The shop world: WebShop's pages, on which an agent searches for a product, chooses its options and buys it.
 
 In: tasks with payload {"products": path, "attributes": path or "", "gold": goal, "steps": actions allowed}; files of WebShop's format
 (`shop_catalogue`), the goal as `shop_reward` reads it. Out: verdicts after every step. Utility is the reward of what was bought; before

@@ -27,6 +27,7 @@ from mulligan.worlds.shop_words import words
 
 MAX_BYTES = 1 << 30
 HITS = 50  # products that a search finds at most
+REMEMBERED = 10_000  # searches
 NO_PRICE = Fraction(100)  # of a product that names none, as in the original
 VALUES, GROUPS = 200, 20  # options that are read of one product
 TITLE, TEXT = 300, 4_000  # characters that are read
@@ -57,6 +58,7 @@ class Product:
 
     @property
     def indexed(self) -> str:
+        """What a search looks at."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
         return " ".join([self.title, self.description, *self.bullets[:1], options])
 
@@ -72,11 +74,12 @@ class Catalogue:
 
     def search(self, query: str) -> tuple[str, ...]:
         """Ids of the products that have a word of `query`, best first, at most `HITS`."""
-        if query not in self._found:
-            if len(self._found) >= 10_000:
+        found = self._found.get(query)
+        if found is None:
+            if len(self._found) >= REMEMBERED:
                 self._found.clear()
-            self._found[query] = self._rank(words(query))
-        return self._found[query]
+            found = self._found[query] = self._rank(words(query))
+        return found
 
     def _rank(self, wanted: list[str]) -> tuple[str, ...]:
         index, ids = self._index

@@ -1,4 +1,4 @@
-"""Other steps from a page of the shop: what somebody would try who reads the instruction, the page and what was said of the last step.
+"""Other steps from a page of the shop: what one would try who reads the instruction, the page and the signals.
 
 In: the page, the instruction, the failed action and its signals. Out: proposals, best first. On a product's page options whose words the
 instruction or a signal has, buying when these are chosen, the way back; on a page of results the products that share most words with it,
