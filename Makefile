@@ -17,7 +17,7 @@ $(MADE): pyproject.toml constraints.txt
 	@echo 'Setting up .venv: about a minute, once'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check pip==25.3
-	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[sql,sat,smt,maths,report]' --group dev
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[sql,sat,smt,maths,shop,report]' --group dev
 	@touch $(MADE)
 
 demo: venv  ## the whole experiment on sample data: no key, no network

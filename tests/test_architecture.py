@@ -54,7 +54,8 @@ MAY_IMPORT = {
     "worlds": "errors protocols",
     "worlds.*": "records errors protocols replies edits worlds*",
     "tasks": "errors",
-    "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.maths_values worlds.sandbox worlds.workspace*",
+    "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.maths_values "
+    "worlds.sandbox",
     "agents": "errors protocols",
     "agents.*": "records errors protocols replies prompts agents*",
     "experiment": "",
@@ -78,6 +79,8 @@ MAY_USE = {
     "pysat": "worlds.sat_solver",
     "sympy latex2sympy2_extended": "worlds.maths_worker",
     "z3 cvc5": "worlds.smt_worker",
+    "bm25s": "worlds.shop_catalogue",
+    "rapidfuzz": "worlds.shop_reward",
     "typer click rich": "cli* console",
     "matplotlib": "experiment.report*",
     "numpy": "*",

@@ -40,6 +40,7 @@ WORLDS: Mapping[str, str] = {
     "grid": "mulligan.worlds.grid:GridWorld",
     "maths": "mulligan.worlds.maths:MathsWorld",
     "sat": "mulligan.worlds.sat:SatWorld",
+    "shop": "mulligan.worlds.shop:ShopWorld",
     "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
     "workspace": "mulligan.worlds.workspace:WorkspaceWorld",
@@ -59,11 +60,13 @@ LOADERS: Mapping[str, str] = {
     "reasoning_gym": "mulligan.tasks.maths:load_reasoning_gym",
     "sample": "mulligan.tasks.sample:load_sample",
     "scripts": "mulligan.tasks.sample:load_scripts",
+    "shop": "mulligan.tasks.sample:load_shop",
     "smt": "mulligan.tasks.smt:load_smt",
     "sums": "mulligan.tasks.sample:load_sums",
     "shelves": "mulligan.tasks.sample:load_shelves",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+    "webshop": "mulligan.tasks.shop:load_webshop",
     "workspace": "mulligan.tasks.workspaces:load_workspaces",
 }
 # world → loader of tasks that come with the package
@@ -72,6 +75,7 @@ SAMPLES: Mapping[str, str] = {
     "grid": "grid",
     "maths": "sums",
     "sat": "formulas",
+    "shop": "shop",
     "smt": "scripts",
     "sql": "sample",
     "workspace": "shelves",
@@ -81,6 +85,8 @@ EXTRAS: Mapping[str, str] = {
     "pysat": "sat",
     "z3": "smt",
     "latex2sympy2_extended": "maths",
+    "bm25s": "shop",
+    "rapidfuzz": "shop",
     "xllamacpp": "local",
     "matplotlib": "report",
 }  # package → the extra that brings it

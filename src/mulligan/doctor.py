@@ -25,6 +25,7 @@ PURPOSE: Mapping[str, str] = {
     "sat": "the SAT world",
     "smt": "the SMT world",
     "maths": "the maths world",
+    "shop": "the shop world",
     "local": "GGUF files in process",
     "report": "plots in reports",
 }

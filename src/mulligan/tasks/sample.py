@@ -1,4 +1,4 @@
-"""The samples of the package: questions about a ferry company, functions, sums, formulas, scripts, a repository.
+"""The samples of the package: questions about ferries, functions, sums, formulas, scripts, a shop, a repository.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -96,4 +96,13 @@ def load_scripts() -> list[Task]:
     from mulligan.tasks.smt import load_smt
 
     tasks, _ = load_smt(DATA / "scripts", shares=(1, 0, 1))
+    return tasks
+
+
+def load_shop() -> list[Task]:
+    """Forty things to buy in a shop of eighty invented products of ten kinds, for a look at the shop world."""
+    from mulligan.tasks.shop import load_webshop
+
+    shop = DATA / "shop"
+    tasks, _ = load_webshop(shop / "products.json", shop / "goals.json", attributes=shop / "attributes.json")
     return tasks
