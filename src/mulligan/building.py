@@ -39,6 +39,7 @@ WORLDS: Mapping[str, str] = {
     "code": "mulligan.worlds.code:CodeWorld",
     "grid": "mulligan.worlds.grid:GridWorld",
     "maths": "mulligan.worlds.maths:MathsWorld",
+    "proof": "mulligan.worlds.proof:ProofWorld",
     "sat": "mulligan.worlds.sat:SatWorld",
     "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
@@ -56,15 +57,25 @@ LOADERS: Mapping[str, str] = {
     "mbpp": "mulligan.tasks.programs:load_mbpp",
     "problems": "mulligan.tasks.sample:load_problems",
     "reasoning_gym": "mulligan.tasks.maths:load_reasoning_gym",
+    "rocq": "mulligan.tasks.proofs:load_rocq",
     "sample": "mulligan.tasks.sample:load_sample",
     "scripts": "mulligan.tasks.sample:load_scripts",
     "smt": "mulligan.tasks.smt:load_smt",
     "sums": "mulligan.tasks.sample:load_sums",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+    "theorems": "mulligan.tasks.sample:load_theorems",
 }
 # world → loader of tasks that come with the package
-SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "smt": "scripts", "sql": "sample"}
+SAMPLES: Mapping[str, str] = {
+    "code": "problems",
+    "grid": "grid",
+    "maths": "sums",
+    "proof": "theorems",
+    "sat": "formulas",
+    "smt": "scripts",
+    "sql": "sample",
+}
 EXTRAS: Mapping[str, str] = {
     "sqlglot": "sql",
     "pysat": "sat",

@@ -33,6 +33,7 @@ LeftOut = Literal[
     "no_gold",  # a problem without a solution, so that nobody knows whether its tests can be passed
     "no_tests",
     "too_large",  # a formula longer than wanted, or that no solver decided in time
+    "not_stated",  # a theorem that the installed checker does not read, often for want of a library
 ]
 _RANK: Mapping[Split, int] = {"source": 0, "train": 1, "heldout": 2}
 

@@ -1,4 +1,4 @@
-"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas, scripts.
+"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas, scripts, theorems.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -72,4 +72,12 @@ def load_scripts() -> list[Task]:
     from mulligan.tasks.smt import load_smt
 
     tasks, _ = load_smt(DATA / "scripts", shares=(1, 0, 1))
+    return tasks
+
+
+def load_theorems() -> list[Task]:
+    """68 theorems from easy to hard, in three splits, for a look at the proof world."""
+    from mulligan.tasks.proofs import load_rocq
+
+    tasks, _ = load_rocq(DATA / "theorems.v", verify=False)
     return tasks
