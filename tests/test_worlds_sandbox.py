@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from mulligan.errors import UsageError
 from mulligan.worlds import sandbox
 from mulligan.worlds.sandbox import Limits, Outcome, Program, Sandbox
-from mulligan.worlds.sandbox_inside import pack, refusals, unpack
+from mulligan.worlds.sandbox_inside import pack, unpack
+from mulligan.worlds.sandbox_wall import refusals
 
 PATIENT = Limits(wall_s=30.0, total_s=60.0)
 HASTY = Limits(wall_s=1.0, total_s=20.0, processes=20)

@@ -23,6 +23,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -36,6 +37,7 @@ Kind = Literal["passed", "failed", "raised", "timeout", "gone", "broken"]  # bro
 INSIDE = Path(__file__).with_name("sandbox_inside.py")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
 RULES = "1"  # changes whenever an outcome could change for reasons that are not in the limits
+PRIVATE = 256 << 20  # bytes of a private /tmp
 JUDGEMENTS = 500  # of one judge before it is replaced
 RIGHTS = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")  # of the warm process; a check has none
 INSTALL = "running code needs bubblewrap: apt-get install bubblewrap (dnf, pacman and apk call it so too), or choose --sandbox=process"
@@ -181,12 +183,12 @@ class _Warm:
         return 0.0
 
     def _start(self) -> socket.socket:
-        command = _command(self.wall)
+        command, told = walled(self.wall, INSIDE, rights=RIGHTS)
         mine, theirs = socket.socketpair()
         with theirs:
             env = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
+                [*command, told, str(theirs.fileno())],
                 env=env,
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -209,15 +211,22 @@ class _Warm:
         return said.decode("utf-8", "replace")[-300:]
 
 
-def _command(wall: Wall) -> list[str]:
-    """What starts a warm interpreter; the descriptor of its end of the control channel is to be added."""
-    python = [sys.executable, "-s", "-P", "-c", INSIDE.read_text("utf-8")]
+def walled(
+    wall: Wall, script: Path, *, rights: Sequence[str], readable: Sequence[Path] = (), more: Sequence[str] = ()
+) -> tuple[list[str], str]:
+    """The command of an interpreter that runs `script` behind the wall, its last argument, and what the script is to be told of the wall.
+
+    `rights` are what it keeps until it drops them, `readable` places that it may read, `more` further arguments of bubblewrap.
+    Raises UsageError where there is no bubblewrap.
+    """
+    python = [sys.executable, "-s", "-P", "-c", _text(script)]
     if wall == "process":
-        return [*python, "none"]
+        return python, "none"
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise UsageError(INSTALL)
     own = {sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(Path(sys.executable).resolve().parent.parent)}
+    own |= set(map(str, readable))
     names = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "sandbox"]
     is_root = os.getuid() == 0
     if not is_root:  # as its root, which is the user outside: as another one it would be put into a namespace below that owns nothing
@@ -225,9 +234,25 @@ def _command(wall: Wall) -> list[str]:
     above = sorted({str(parent) for place in own for parent in Path(place).parents} - {"/", *SYSTEM})
     folders = [part for place in above for part in ("--perms", "0755", "--dir", place)]  # a check is nobody's, and has to get through
     binds = [*folders, *(part for place in (*SYSTEM, *sorted(own)) for part in ("--ro-bind-try", place, place))]
-    rights = ["--cap-drop", "ALL", *(part for right in RIGHTS for part in ("--cap-add", right))]
-    places = ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp", "--new-session"]
-    return [bwrap, *names, *places, *binds, *rights, "--", *python, f"uid {_nobody()}" if is_root else "user"]
+    kept = ["--cap-drop", "ALL", *(part for right in rights for part in ("--cap-add", right))]
+    empty = [part for place in ("/tmp", "/dev/shm") for part in ("--perms", "1777", *_bounded(bwrap), "--tmpfs", place)]
+    places = ["--proc", "/proc", "--dev", "/dev", *empty, "--chdir", "/tmp", "--new-session"]
+    return [bwrap, *names, *places, *binds, *more, *kept, "--", *python], f"uid {_nobody()}" if is_root else "user"
+
+
+@lru_cache(maxsize=1)
+def _bounded(bwrap: str) -> list[str]:
+    """What bounds the next tmpfs, which older versions cannot say."""
+    known = subprocess.run([bwrap, "--help"], capture_output=True, text=True).stdout
+    return ["--size", str(PRIVATE)] if "--size" in known else []
+
+
+def _text(script: Path) -> str:
+    """A script of this package and what it imports of it, for an interpreter that does not find the package."""
+    part = "mulligan.worlds.sandbox_wall"
+    text = Path(__file__).with_name("sandbox_wall.py").read_text("utf-8")
+    made = f"import sys\nm = sys.modules[{part!r}] = type(sys)({part!r})\nexec(compile({text!r}, 'sandbox_wall.py', 'exec'), m.__dict__)\n"
+    return made + script.read_text("utf-8")
 
 
 def _nobody() -> int:
