@@ -1,4 +1,4 @@
-"""The proof world: proofs judged by Rocq's kernel behind the wall, none of the hostile ones accepted, goals and changes at the first error."""
+"""The proof world: proofs judged by Rocq's kernel, no hostile one accepted, goals and changes at the first error."""
 
 import re
 import shutil
@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import UsageError
-from mulligan.records import Task, Verdict
+from mulligan.experiment.run import Parts, run
+from mulligan.experiment.settings import load_experiment
+from mulligan.models import ScriptedModel
+from mulligan.records import Signal, Task, Verdict
 from mulligan.tasks.proofs import REALS
 from mulligan.tasks.sample import DATA, load_theorems
 from mulligan.worlds.conformance import check_world
@@ -50,13 +54,27 @@ def test_a_proof_in_any_writing() -> None:
 
 
 FAILED = [
-    ("induction n.\n- reflexivity.\n- simpl. foo.", "9/20", "error", "line 3, column 10", "foo was not found", "IHn : double n = n + n\n=="),
+    (
+        "induction n.\n- reflexivity.\n- simpl. foo.",
+        "9/20",
+        "error",
+        "line 3, column 10",
+        "foo was not found",
+        "IHn : double n = n + n\n==",
+    ),
     ("induction n. reflexivity.", "9/20", "error", "end", "incomplete proof", "double (S n) = S n + S n"),
     ("induction n.\n- (* é *) foo.", "0", "error", "line 2, column 11", "foo was not found", "double 0 = 0 + 0"),
     ("reflexivity", "0", "syntax", "end", "has no dot", "n : nat"),
     ("induction n; [ idtac | .", "0", "syntax", "line 1, column 24", "Syntax error", "n : nat"),
     ("- reflexivity.\n+ auto.", "0", "error", "line 1, column 3", "Unable to unify", "n : nat"),
-    ("Lemma a : 1 = 1. Proof. foo. Qed.\nTheorem target (n : nat) : double n = n + n. Proof. lia. Qed.", "0", "error", "line 1, column 25", "foo", "1 = 1"),
+    (
+        "Lemma a : 1 = 1. Proof. foo. Qed.\nTheorem target (n : nat) : double n = n + n. Proof. lia. Qed.",
+        "0",
+        "error",
+        "line 1, column 25",
+        "foo",
+        "1 = 1",
+    ),
     ("induction n; [ admit | idtac ]. foo.", "0", "error", "line 1, column 33", "foo was not found", "double (S n) ="),
     ("", "0", "syntax", "", "no proof", ""),
     ("(* nothing *)", "0", "syntax", "", "no proof", ""),
@@ -85,6 +103,7 @@ def test_a_long_goal_is_cut_and_its_conclusion_stays() -> None:
 
 TARGET = "Theorem target : 1 = 2."
 CHEAT = "destruct cheat. Qed."
+LOOPS = f"Fixpoint cheat (n : nat) : False := cheat n.\n{TARGET} Proof. destruct (cheat 0). Qed."
 HOSTILE = {  # each wants `1 = 2` accepted
     "axiom": "Axiom cheat : False. destruct cheat.",
     "axiom ahead": f"Axiom cheat : False.\nTheorem target : 1 = 2.\nProof. {CHEAT}",
@@ -109,14 +128,15 @@ HOSTILE = {  # each wants `1 = 2` accepted
     "assuming more": "Theorem target : False -> 1 = 2. Proof. intros []. Qed.",
     "notation": 'Notation "1 = 2" := True.\nTheorem target : 1 = 2. Proof. exact I. Qed.',
     "equality shadowed": 'Notation "x = y" := (x <= y) (at level 70).\nTheorem target : 1 = 2. Proof. auto. Qed.',
-    "numbers shadowed": "Definition nat := unit.\nNotation \"1\" := tt. Notation \"2\" := tt.\nTheorem target : 1 = 2. Proof. reflexivity. Qed.",
-    "module shadowed": "Module Mulligan. Module Statement. Module Asked. Definition statement := True. End Asked. End Statement. End Mulligan.\n"
+    "numbers shadowed": f'Definition nat := unit.\nNotation "1" := tt. Notation "2" := tt.\n{TARGET} Proof. reflexivity. Qed.',
+    "module shadowed": "Module Mulligan. Module Statement. Module Asked. Definition statement := True.\n"
+    "End Asked. End Statement. End Mulligan.\n"
     "Theorem target : Mulligan.Statement.Asked.statement. Proof. exact I. Qed.",
     "inside a module": "Module Candidate. Theorem target : True. Proof. exact I. Qed. End Candidate.",
     "look-alike name": "Theorem tаrget : 1 = 1. Proof. reflexivity. Qed.",  # a Cyrillic а
-    "no guard": f"Unset Guard Checking.\nFixpoint cheat (n : nat) : False := cheat n.\n{TARGET} Proof. destruct (cheat 0). Qed.",
-    "no guard, set again": f"Unset Guard Checking.\nFixpoint cheat (n : nat) : False := cheat n.\nSet Guard Checking.\n{TARGET} Proof. destruct (cheat 0). Qed.",
-    "bypassed guard": f"#[bypass_check(guard)] Fixpoint cheat (n : nat) : False := cheat n.\n{TARGET} Proof. destruct (cheat 0). Qed.",
+    "no guard": f"Unset Guard Checking.\n{LOOPS}",
+    "no guard, set again": "Unset Guard Checking.\n" + LOOPS.replace(TARGET, f"Set Guard Checking.\n{TARGET}"),
+    "bypassed guard": f"#[bypass_check(guard)] {LOOPS}",
     "bypassed positivity": "#[bypass_check(positivity)] Inductive D := mk : (D -> False) -> D.\n"
     f"Definition no (x : D) : False := (match x with mk f => f end) x.\n{TARGET} Proof. destruct (no (mk no)). Qed.",
     "type in type": "Unset Universe Checking. Definition T : Type := Type : Type. pose (x := T). discriminate.",
@@ -125,12 +145,13 @@ HOSTILE = {  # each wants `1 = 2` accepted
     "open evar": "eexists. Unshelve.",
     "shelved": "shelve.",
     "given up": "give_up.",
-    "obligations": f"Set Warnings \"-all\". Require Import Program.\nProgram Definition target : 1 = 2 := _.\nAdmit Obligations.\n{TARGET}",
+    "obligations": f'Set Warnings "-all". Require Import Program.\nProgram Definition target : 1 = 2 := _.\nAdmit Obligations.\n{TARGET}',
     "fake output": 'idtac "Closed under the global context". Axiom cheat : False. destruct cheat.',
     "fake name": "Axiom target : 1 = 2.",
     "name of a known axiom": "Module Classical_Prop. Axiom classic : False. End Classical_Prop.\n"
     f"{TARGET} Proof. destruct Classical_Prop.classic. Qed.",
-    "type that prints well": f'Notation "\'Closed\' \'under\' \'the\' \'global\' \'context\'" := False.\nAxiom cheat : False.\n{TARGET} Proof. {CHEAT}',
+    "type that prints well": "Notation \"'Closed' 'under' 'the' 'global' 'context'\" := False.\nAxiom cheat : False.\n"
+    f"{TARGET} Proof. {CHEAT}",
     "wide": f"#[global] Set Printing Width 2.\n#[global] Set Printing Depth 1.\nAxiom cheat : False.\n{TARGET} Proof. {CHEAT}",
     "comment": "(* Qed. *) exact I. (* it holds",
     "string": 'idtac "Qed. Theorem target : True. Proof. exact I. ". ',
@@ -139,7 +160,8 @@ HOSTILE = {  # each wants `1 = 2` accepted
     "coercion": "Definition lie (u : unit) : Prop := True. Coercion lie : unit >-> Sortclass.\nTheorem target : tt. Proof. exact I. Qed.",
     "canonical": "Definition target := I.",
     "polymorphic": "Set Universe Polymorphism. Polymorphic Axiom cheat : False. destruct cheat.",
-    "private": f"Module M. Local Axiom cheat : False. Lemma no : False. Proof. exact cheat. Qed. End M.\n{TARGET} Proof. destruct M.no. Qed.",
+    "private": "Module M. Local Axiom cheat : False. Lemma no : False. Proof. exact cheat. Qed. End M.\n"
+    f"{TARGET} Proof. destruct M.no. Qed.",
     "opaque in a sealed module": "Module Type T. Axiom no : False. End T. Module M : T. Axiom no : False. End M.\n"
     f"{TARGET} Proof. destruct M.no. Qed.",
     "quit": "Quit.",
@@ -159,10 +181,10 @@ HOSTILE = {  # each wants `1 = 2` accepted
     "tactic redefined": "Ltac reflexivity := admit. reflexivity.",
     "fixed by reflection": "vm_compute. native_compute. exact (eq_refl 2).",
     "primitive": "Primitive no := #int63_add. discriminate.",
-    "unknown to none": "Set Debug \"all\". exact_no_check (eq_refl 1).",
+    "unknown to none": 'Set Debug "all". exact_no_check (eq_refl 1).',
     "cast unchecked": "vm_cast_no_check (eq_refl 1).",
     "changed unchecked": "change_no_check True. exact I.",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("action", HOSTILE.values(), ids=HOSTILE)
@@ -174,7 +196,11 @@ def test_no_hostile_proof_is_accepted(action: str) -> None:
 
 
 def test_what_a_proof_does_stays_behind_the_wall(tmp_path: Path) -> None:
-    for action in (f'Redirect "{tmp_path}/x" Print nat. reflexivity.', f'Print Universes "{tmp_path}/x". reflexivity.', 'Print Universes "Verdict.v". reflexivity.'):
+    for action in (
+        f'Redirect "{tmp_path}/x" Print nat. reflexivity.',
+        f'Print Universes "{tmp_path}/x". reflexivity.',
+        'Print Universes "Verdict.v". reflexivity.',
+    ):
         judged(action, "Theorem target : 1 = 1.")
     assert list(tmp_path.iterdir()) == []
     assert judged("reflexivity.", "Theorem target : 1 = 1.").solved  # and the next one is judged as ever
@@ -188,6 +214,7 @@ def test_axioms_are_told_and_may_be_allowed() -> None:
     assert judged("apply classic.", statement, axioms=["Classical_Prop.classic"]).solved
     assert judged("apply classic.", statement, world=replace(WORLD, axioms=("Classical_Prop.classic",))).solved
     assert not judged("Axiom no : False. destruct no.", statement, axioms=["Classical_Prop.classic"]).solved
+    assert not judged(HOSTILE["name of a known axiom"], TARGET, axioms=["Classical_Prop.classic"]).solved
     reals = "Require Import Reals Lra.\nOpen Scope R_scope.\nTheorem target : forall x : R, x < x + 1."
     assert not judged("intros x. lra.", reals).solved
     assert judged("intros x. lra.", reals, axioms=list(REALS)).solved
@@ -199,9 +226,10 @@ def test_what_breaks_the_checker_is_no_verdict() -> None:
     for action, world in cases:
         verdict = judged(action, "Theorem target : 1 = 1.", world=world)
         assert (verdict.completed, verdict.solved, verdict.signals[0].kind) == (False, False, "timeout")
-    small = replace(WORLD, limits=replace(LIMITS, memory=400 << 20))
-    verdict = judged("assert (10 ^ 9 = 3) by reflexivity.", "Theorem target : 1 = 1.".replace("Theorem", "Require Import Arith.\nTheorem"), world=small)
-    assert (verdict.completed, verdict.solved, verdict.signals[0].kind) == (False, False, "too_large")
+    small = replace(WORLD, limits=replace(LIMITS, memory=1 << 30))
+    for how in ("vm_compute", "lazy"):  # out of memory, and of stack
+        verdict = judged(f"pose (x := Nat.pow 10 9). {how} in x.", "Theorem target : 1 = 1.", world=small)
+        assert (verdict.completed, verdict.solved, verdict.signals[0].kind) == (False, False, "too_large")
     broken = judged("reflexivity.", "Theorem target : nonsense.")
     assert (broken.completed, broken.solved) == (False, False)
     assert "statement of this task is not accepted" in broken.feedback
@@ -209,9 +237,11 @@ def test_what_breaks_the_checker_is_no_verdict() -> None:
 
 def test_definitions_before_a_theorem_stay_its_own() -> None:
     """An inductive type that a candidate declares again is another one; what it imports is not."""
-    statement = 'Require Import Arith.\nInductive day := mon | tue.\nOpen Scope nat_scope.\nNotation "a ~~ b" := (a <> b :> day) (at level 70).\n'
+    statement = (
+        'Require Import Arith.\nInductive day := mon | tue.\nOpen Scope nat_scope.\nNotation "a ~~ b" := (a <> b :> day) (at level 70).\n'
+    )
     assert judged("discriminate.", f"{statement}Theorem target : mon ~~ tue.").solved
-    again = 'Inductive day := mon | tue. Theorem target : mon <> tue. Proof. discriminate. Qed.'
+    again = "Inductive day := mon | tue. Theorem target : mon <> tue. Proof. discriminate. Qed."
     assert not judged(again, f"{statement}Theorem target : mon ~~ tue.").solved
     assert judged("Require Import Lia. lia.", "Theorem target : forall n, n + 1 > n.").solved
 
@@ -235,8 +265,6 @@ def test_a_failed_proof_is_mended(action: str, operator: str) -> None:
 
 
 def test_drafts_flip_generalise_and_unfold() -> None:
-    from mulligan.records import Signal
-
     theorem = theorem_of(task("Definition one := 1.\nTheorem target : forall n m, n + one = m."))
     signals = [Signal(kind="error", what="x", where="line 1, column 35"), Signal(kind="goal", what="n, m : nat\n====\nn + 1 = m")]
     made = {draft.action for draft in drafts("intros n m. induction n. simpl. rewrite H, plus_n_O. auto.", signals, theorem)}
@@ -250,7 +278,8 @@ def test_drafts_flip_generalise_and_unfold() -> None:
 
 
 def test_the_contract_and_facts() -> None:
-    assert check_world(WORLD, [task()], actions=["induction n. reflexivity.", RIGHT]) == []
+    light = task(DOUBLE.replace(" Lia", "").replace("Require Import Arith.\n", ""))
+    assert check_world(WORLD, [light], actions=["induction n. reflexivity.", "induction n; simpl; auto."]) == []
     found = WORLD.facts(task())
     assert (found["shape"], found["types"], found["imports"], found["operators"]) == (["equality"], ["nat"], ["Arith", "Lia"], ["+"])
     assert "double" in found["names"] and "n" not in found["names"]
@@ -270,6 +299,18 @@ def test_all_proofs_of_the_sample_hold(tmp_path: Path) -> None:
     shutil.copy(DATA / "theorems.v", tmp_path)
     done = subprocess.run(["coqc", "-q", "theorems.v"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_experiment_runs(tmp_path: Path) -> None:
+    settings = load_experiment(DATA.parents[2] / "experiments" / "proofs.toml")
+    settings = replace(settings, arms=("none", "checked_threshold"), workers=0, memory=replace(settings.memory, embedder="hash:64", from_model=0))
+    wanted = ("flipped_twice", "never_its_own_opposite")
+    tasks = [one for one in load_theorems() if any(name in one.id for name in wanted)]
+    model = ScriptedModel(lambda messages: "```coq\ndestruct b; reflexivity.\n```" if "Right: " in messages[1].content else "auto.")
+    parts = Parts(tasks=tasks, world=WORLD, model=model, embedder=HashingEmbedder(64))
+    results = run(settings, parts, tmp_path, lambda stage, done, total: None)
+    assert (results.world, results.source_tasks, results.heldout_tasks, results.source_solved) == ("proof", 1, 1, 0)
+    assert [lesson.proposer for lesson in results.lessons] == ["op:destruct"]
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -1,8 +1,9 @@
 """Loads theorems to prove: files for Rocq, or folders of them, with or without proofs.
 
-In: a path. Out: tasks of the proof world and a LoadReport. Each theorem is a task; what stands before it in its file, but for other theorems, is
-given. A comment `(* source GROUP *)` before a theorem says its split (source, train, heldout) and group; else folders `valid` and `test`
-do, as in miniF2F; else theorems are dealt out. Proofs in a file become "gold", which only tests read. Not promised: that a statement holds.
+In: a path. Out: tasks of the proof world and a LoadReport. Each theorem is a task; what stands before it in its file, but for other
+theorems, is given. A comment `(* source GROUP *)` before a theorem says its split (source, train, heldout) and group; else folders `valid`
+and `test` do, as in miniF2F; else theorems are dealt out. Proofs in a file become "gold", which only tests read. Not promised: that a
+statement holds.
 """
 
 import re

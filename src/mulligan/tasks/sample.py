@@ -1,4 +1,4 @@
-"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas, scripts, theorems.
+"""The samples that come with the package: questions about an invented ferry company, functions, sums, formulas, theorems.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is

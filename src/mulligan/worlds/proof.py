@@ -65,7 +65,9 @@ class ProofWorld(Answering):
         """Raises UsageError where the checker is not installed."""
         began = time.perf_counter()
         found = self._found(state.task, clean(action))
-        lines = ["The proof is accepted." if found.accepted else "The proof is not accepted." if found.completed else "There is no verdict."]
+        lines = [
+            "The proof is accepted." if found.accepted else "The proof is not accepted." if found.completed else "There is no verdict."
+        ]
         lines += [f"{one.kind}{f' ({one.where})' if one.where else ''}: {one.what}" for one in found.signals]
         return Verdict(
             completed=found.completed,

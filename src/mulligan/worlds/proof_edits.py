@@ -1,8 +1,8 @@
-"""Operator proposals for the proof world: small changes of a failed proof where its first error is, each tried before it is offered.
+"""Operator proposals for the proof world: small changes of a failed proof at its first error, tried before offered.
 
-In: a proof that failed, the evidence against it (place and goal), its theorem and the checker. Out: proposals that the checker takes, the likeliest
-first. All drafts go to one `coqtop` within `SECONDS`; as in the code world these runs are no evaluator calls. Not promised: changes
-in two places, beyond closing what is left.
+In: a proof that failed, the evidence against it (place and goal), its theorem and the checker. Out: proposals that the checker takes, the
+likeliest first. All drafts go to one `coqtop` within `SECONDS`; as in the code world these runs are no evaluator calls. Not promised:
+changes in two places, beyond closing what is left.
 """
 
 import re
@@ -17,18 +17,17 @@ from mulligan.worlds.proof_text import GIVEN_UP, Sentence, Theorem, sentences, t
 MOST = 60  # drafts that are tried for one failure
 SECONDS = 8.0
 OFFERED = 8
-# tactics that end a goal, most used first, and the library that each needs
-CLOSERS: Mapping[str, str] = {
-    "reflexivity": "", "lia": "Lia", "auto": "", "easy": "", "congruence": "", "simpl; auto": "", "simpl; lia": "Lia", "eauto": "",
-    "intuition": "", "firstorder": "", "ring": "", "tauto": "", "nia": "Lia", "intros; subst; simpl in *; auto": "", "lra": "Lra", "nra": "Lra",
-    "field": "", "discriminate": "", "intuition (subst; eauto; try lia)": "Lia", "vm_compute; reflexivity": "", "simpl; congruence": "",
-}  # fmt: skip
+CLOSERS = (  # tactics that end a goal, most used first
+    "reflexivity", "lia", "auto", "easy", "congruence", "simpl; auto", "simpl; lia", "eauto", "intuition", "firstorder", "ring", "tauto",
+    "nia", "intros; subst; simpl in *; auto", "lra", "nra", "field", "discriminate", "intuition (subst; eauto; try lia)",
+    "vm_compute; reflexivity", "simpl; congruence",
+)  # fmt: skip
 FIRST = ("intros", "simpl", "simpl in *", "subst", "symmetry", "split", "left", "right", "f_equal")  # what may be missing before a tactic
 OTHERWISE: Mapping[str, Sequence[str]] = {  # what stands for a tactic's first word
     "apply": ("eapply", "rewrite", "rewrite <-", "exact"), "auto": ("eauto", "eauto with arith"), "destruct": ("induction",),
-    "eapply": ("apply",), "exact": ("apply", "rewrite"), "induction": ("destruct",), "intro": ("intros",), "left": ("right",), "right": ("left",),
-    "lia": ("nia",), "lra": ("nra",), "simpl": ("cbn", "unfold not"), "unfold": ("simpl",), "rewrite": ("apply", "rewrite <-", "erewrite"),
-    "reflexivity": ("symmetry; auto", "f_equal; auto"),
+    "eapply": ("apply",), "exact": ("apply", "rewrite"), "induction": ("destruct",), "intro": ("intros",), "left": ("right",),
+    "right": ("left",), "lia": ("nia",), "lra": ("nra",), "simpl": ("cbn", "unfold not"), "unfold": ("simpl",),
+    "rewrite": ("apply", "rewrite <-", "erewrite"), "reflexivity": ("symmetry; auto", "f_equal; auto"),
 }  # fmt: skip
 
 
@@ -66,6 +65,7 @@ def drafts(action: str, signals: Sequence[Signal], theorem: Theorem) -> Iterator
     if said and said[-1].text[-1] not in ".}-+*":
         action = f"{action.rstrip()}."
         said = sentences(action)
+        yield Draft(action, "op:dot", "the last sentence ends with a dot", 1.1)
     at = _place(action, said, signals)
     goal = next((signal.what for signal in signals if signal.kind == "goal"), "")
     yield from _closed(action, said, at, goal, theorem)
@@ -91,7 +91,8 @@ def _closed(action: str, said: Sequence[Sentence], at: int, goal: str, theorem: 
     branch = next((one.start for one in said[at + 1 :] if _leaves(one, said[:at])), None)
     tails = dict.fromkeys([after, action[branch - 1 :] if branch is not None else ""])
     present = " ".join([*theorem.given, action])
-    for rank, (tactic, library) in enumerate(CLOSERS.items()):
+    for rank, tactic in enumerate(CLOSERS):
+        library = "Lia" if re.search(r"[ln]ia\b", tactic) else "Lra" if re.search(r"[ln]ra\b", tactic) else ""
         if library == "Lra" and not re.search(r"\bReals\b|\bLra\b", present):
             continue
         needs = f"Require Import {library}. " if library and not re.search(rf"\b{library}\b", present) else ""
@@ -100,7 +101,6 @@ def _closed(action: str, said: Sequence[Sentence], at: int, goal: str, theorem: 
             yield Draft(f"{before}{needs}{tactic}.{tail}", "op:tactic", f"{tactic} ends the goal there", prior - 0.05 * cost)
         if not re.search(r"^\s*(?:[-+*]|\{)", before, re.M):  # a bullet hides what is left
             yield Draft(f"{before}{needs}all: try ({tactic}).", "op:finish", f"what is left is ended by {tactic}", prior - 0.15)
-
 
     for name in _variables(goal):
         for rank, means in enumerate(("induction", "destruct")):

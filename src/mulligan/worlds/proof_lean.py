@@ -1,9 +1,9 @@
-"""The Lean 4 checker of the proof world: a theorem that is ours, tactics that are not, and the axioms that Lean prints for it.
+"""The Lean 4 checker of the proof world: a theorem that is ours, tactics that are not, the axioms that Lean prints.
 
-In: a theorem, tactics. Out: a Finding. The file is prelude, theorem, tactics, and `#print axioms`, run by `lean` behind the sandbox's walls.
-Lean's tactics can be any program, so words that declare, configure or run something are refused in the text, which is weaker than what the
-kernel guarantees for Rocq. Not promised: safety from tactics that write to Lean's own memory, and partial credit: `closed` is always 0.
-Tested on written output and a stand-in for `lean`; no real Lean has judged it yet.
+In: a theorem, tactics. Out: a Finding. The file is prelude, theorem, tactics, and `#print axioms`, run by `lean` behind the sandbox's
+walls. Lean's tactics can be any program, so words that declare, configure or run something are refused in the text, which is weaker than
+what the kernel guarantees for Rocq. Not promised: safety from tactics that write to Lean's own memory, and partial credit: `closed` is
+always 0. Tested on written output and a stand-in for `lean`; no real Lean has judged it yet.
 """
 
 import os
@@ -30,7 +30,9 @@ _REFUSED = re.compile(
     r"universe|attribute|mutual|private|protected|noncomputable|unsafe|macro\w*|syntax|notation|infix[lr]?|prefix|postfix|elab\w*|by_elab|"
     r"run_\w+|initialize|builtin_initialize|declare_\w+|set_option|export|deriving|Lean\b|sorry)(?![\w'])"
 )
-_ERROR = re.compile(r"^Proof\.lean:(\d+):(\d+): error(?:\([\w.]+\))?: (.*?)(?=^Proof\.lean:\d+:\d+: |^'[^'\n]+' (?:depends|does not)|\Z)", re.M | re.S)
+_ERROR = re.compile(
+    r"^Proof\.lean:(\d+):(\d+): error(?:\([\w.]+\))?: (.*?)(?=^Proof\.lean:\d+:\d+: |^'[^'\n]+' (?:depends|does not)|\Z)", re.M | re.S
+)
 _SYNTAX = re.compile(r"expected|unexpected|unterminated")
 _PRINTED = re.compile(r"'(\S+)' (?:(does not depend on any axioms)|depends on axioms:\s*\[([^\]]*)\])")
 
@@ -43,7 +45,7 @@ class Lean:
     wall: Wall = "bubblewrap"
 
     def check(self, theorem: Theorem, action: str, axioms: Iterable[str]) -> Finding:
-        """Accepted when Lean takes the tactics, and the theorem rests on its own axioms and `axioms` alone. Raises UsageError without lean."""
+        """Accepted when Lean takes the tactics, and the theorem rests on Lean's axioms and `axioms`. Raises UsageError without lean."""
         if found := _REFUSED.search(action):
             line = action.count("\n", 0, found.start()) + 1
             return Finding(signals=(Signal(kind="error", what=f"{found.group()} may not stand in a proof", where=f"line {line}"),))
@@ -73,7 +75,9 @@ def weigh(output: str, status: int, name: str, above: int, allowed: Iterable[str
         line, column, message = errors[0]
         first, _, rest = message.strip().partition("\n")
         where = f"line {int(line) - above}, column {max(int(column) - 1, 1)}"
-        signals = [Signal(kind="syntax" if _SYNTAX.match(first) else "error", what=cut(first if "⊢" in rest else message.strip()), where=where)]
+        signals = [
+            Signal(kind="syntax" if _SYNTAX.match(first) else "error", what=cut(first if "⊢" in rest else message.strip()), where=where)
+        ]
         if "⊢" in rest:
             signals.append(Signal(kind="goal", what=cut(rest.split("\n\n")[0], 700), where=where))
         return Finding(signals=tuple(signals))

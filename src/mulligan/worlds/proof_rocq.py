@@ -1,9 +1,10 @@
-"""The Rocq checker of the proof world: a statement that stays what it is, a proof that may be any text, and what it rests on.
+"""The Rocq checker of the proof world: a statement that stays what it is, a proof that may be any text, what it rests on.
 
 In: a theorem, an action. Out: a Finding. Three files, each compiled by a `coqc` of its own behind the sandbox's walls. `Statement.v` is
-ours: the theorem with a hole, and its type under a name. `Candidate.v` holds the proof; whatever commands stand in it, only its `.vo` goes on.
-`Verdict.v` is ours: it asks the kernel for the candidate's constant at the statement's type, and what that rests on. So nothing that the
-proof declares, redefines, hides or prints can pass for a proof. A failed proof is run once more, with `Show.` after each sentence, for the goal.
+ours: the theorem with a hole, and its type under a name. `Candidate.v` holds the proof; whatever commands stand in it, only its `.vo` goes
+on. `Verdict.v` is ours: it asks the kernel for the candidate's constant at the statement's type, and what that rests on. So nothing that
+the proof declares, redefines, hides or prints can pass for a proof. A failed proof is run once more, with `Show.` after each sentence, for
+the goal.
 
 Not promised: safety from faults of Coq's kernel, or from OCaml plugins that are installed and harmful.
 """
@@ -101,7 +102,7 @@ class Rocq:
         """The first error, and the goal there."""
         found = _ERROR.findall(ended.output)
         if not found:
-            return Finding(signals=(Signal(kind="error", what=cut(ended.output) or "the proof could not be compiled"),))
+            return Finding(signals=(Signal(kind="error", what=cut(_plain(ended.output)) or "the proof could not be compiled"),))
         line, first, _, message = found[-1]
         said = made.sentences
         offset = _offset(made.text, int(line), int(first)) - made.start
@@ -148,14 +149,15 @@ class Rocq:
         return self._each(head, [(theorem.name, f"{theorem.text}\nAdmitted.") for theorem in theorems], {}, seconds)
 
     def _each(self, head: str, bodies: Sequence[tuple[str, str]], files: Mapping[str, bytes], seconds: float) -> list[bool]:
-        """Whether each of `bodies` makes a constant of its name. One `coqtop` is told them all, since it goes on after an error."""
+        """Whether each of `bodies` makes a constant of its name without an error. One `coqtop`, which goes on after one, is told all."""
         mark = f"mark_{secrets.token_hex(8)}"
         parts = [f"{_say(mark)}\nModule Body.\n{body}\nAbort All.\nEnd Body.\nCheck Body.{name}.\nReset Body.\n" for name, body in bodies]
         text = f"{head}\nSet Silent.\n{''.join(parts)}"
         argv = ["/bin/sh", "-c", 'exec "$0" "$@" < Each.v', _tool("coqtop"), *FLAGS]
         ended, _ = self._run(argv, {**files, "Each.v": text.encode()}, seconds)
         said = [*_parts(mark, ended.output), *[""] * len(bodies)]
-        return [re.search(rf"(?:^|< )Body\.{re.escape(name)}\s+: ", part, re.M) is not None for (name, _), part in zip(bodies, said, strict=False)]
+        made = (re.search(rf"(?:^|< )Body\.{re.escape(name)}\s+: ", part, re.M) for (name, _), part in zip(bodies, said, strict=False))
+        return [one is not None and "Toplevel input, characters" not in one.string for one in made]
 
     def _compile(self, name: str, text: str, files: Mapping[str, bytes]) -> tuple[Finished, bytes | None]:
         argv = [_tool("coqc"), *FLAGS, "-noglob", f"{name}.v"]
@@ -259,7 +261,8 @@ def _weighed(said: str, allowed: set[str]) -> Finding:
 
 
 def _plain(message: str) -> str:
-    return "\n".join(line.rstrip() for line in message.strip().splitlines() if not line.startswith('File "'))
+    lines = (line.rstrip() for line in message.strip().splitlines() if not line.startswith('File "'))
+    return "\n".join(lines).removeprefix("Error:").strip()
 
 
 def _offset(text: str, line: int, column: int) -> int:

@@ -1,4 +1,4 @@
-"""The text of theorem files and proofs for Rocq: sentences with their places, theorems with what stands before them, tokens.
+"""The text of theorem files and proofs for Rocq: sentences with places, theorems with what is given, tokens.
 
 In: text that may be anything. Out: sentences as Coq's lexer cuts them (comments, strings, bullets and braces), theorems, tokens. Nothing is
 run, time is linear in the text. Not promised: that a sentence means anything to Coq, or that notations which end in a dot are seen through;
@@ -210,7 +210,9 @@ _SHAPES: Mapping[str, str] = {
     "order": r"(?<![-<])(?:<=?|>=?|≤|≥)(?![->?])",
 }
 _TYPES = re.compile(r"\b(?:nat|Z|N|Q|R|bool|list|option|Prop|Type|positive|Nat|Int|Real|ℕ|ℤ|ℝ|List|Bool)\b")
-_KEYWORDS = frozenset("forall exists fun let in if then else match with end as return theorem lemma Prop Type Set".split())
+_KEYWORDS = frozenset(
+    ["forall", "exists", "fun", "let", "in", "if", "then", "else", "match", "with", "end", "as", "return", "Prop", "Type", "Set"]
+)
 MOST_NAMES = 30
 
 
