@@ -95,7 +95,7 @@ def test_a_failed_proof_shows_where_and_the_goal_there(action: str, utility: str
 
 
 def test_a_long_goal_is_cut_and_its_conclusion_stays() -> None:
-    many = "".join(f"(h{n} : {n} < {n} + n) " for n in range(200))
+    many = "".join(f"(h{n} : {n} < {n} + n) " for n in range(80))
     verdict = judged("foo.", f"Theorem target (n : nat) {many} : n = 0.")
     goal = verdict.signals[-1].what
     assert goal.startswith("…") and goal.endswith("====\nn = 0") and len(goal) < 800
@@ -235,6 +235,13 @@ def test_what_breaks_the_checker_is_no_verdict() -> None:
     assert "statement of this task is not accepted" in broken.feedback
 
 
+def test_limits_alone_judge_as_well() -> None:
+    world = replace(WORLD, wall="process")
+    assert judged(RIGHT, world=world).solved
+    assert judged("induction n.", world=world).signals[-1].kind == "goal"
+    assert judged("Axiom cheat : False. destruct cheat.", world=world).utility == 0
+
+
 def test_definitions_before_a_theorem_stay_its_own() -> None:
     """An inductive type that a candidate declares again is another one; what it imports is not."""
     statement = (
@@ -244,6 +251,7 @@ def test_definitions_before_a_theorem_stay_its_own() -> None:
     again = "Inductive day := mon | tue. Theorem target : mon <> tue. Proof. discriminate. Qed."
     assert not judged(again, f"{statement}Theorem target : mon ~~ tue.").solved
     assert judged("Require Import Lia. lia.", "Theorem target : forall n, n + 1 > n.").solved
+    assert judged("assert (target : 1 = 1) by reflexivity. exact target.", "Theorem target : 1 = 1.").solved
 
 
 EDITED = [
@@ -303,19 +311,21 @@ def test_all_proofs_of_the_sample_hold(tmp_path: Path) -> None:
 
 def test_the_experiment_runs(tmp_path: Path) -> None:
     settings = load_experiment(DATA.parents[2] / "experiments" / "proofs.toml")
-    settings = replace(settings, arms=("none", "checked_threshold"), workers=0, memory=replace(settings.memory, embedder="hash:64", from_model=0))
+    settings = replace(
+        settings, arms=("none", "checked_threshold"), workers=0, memory=replace(settings.memory, embedder="hash:64", from_model=0)
+    )
     wanted = ("flipped_twice", "never_its_own_opposite")
     tasks = [one for one in load_theorems() if any(name in one.id for name in wanted)]
     model = ScriptedModel(lambda messages: "```coq\ndestruct b; reflexivity.\n```" if "Right: " in messages[1].content else "auto.")
     parts = Parts(tasks=tasks, world=WORLD, model=model, embedder=HashingEmbedder(64))
     results = run(settings, parts, tmp_path, lambda stage, done, total: None)
-    assert (results.world, results.source_tasks, results.heldout_tasks, results.source_solved) == ("proof", 1, 1, 0)
-    assert [lesson.proposer for lesson in results.lessons] == ["op:destruct"]
+    assert (results.world.partition("/")[0], results.source_tasks, results.heldout_tasks, results.source_solved) == ("proof", 1, 1, 0)
+    assert [lesson.record.provenance.proposer for lesson in results.lessons] == ["op:induction"]
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_some_proofs_of_the_sample_in_the_world(part: int) -> None:
-    for one in load_theorems()[part::17]:
+    for one in load_theorems()[part::34]:
         with WORLD.start(one) as state:
             assert WORLD.act(state, one.payload["gold"]).solved, one.id
 

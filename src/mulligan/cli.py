@@ -39,7 +39,7 @@ ModelSpec = Annotated[
 ]
 Folder = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept; runs/NAME unless given.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Delete an earlier run in that folder first, its paid replies too.")]
-WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help="sql, code, maths, sat, smt, grid or a path module:Class.")]
+WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help="sql, code, maths, sat, smt, proof, grid or a path module:Class.")]
 Scope = Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Where records live, such as acme/sql-agent.")]
 EmbedderName = Annotated[str, typer.Option("--embedder", metavar="NAME", help="static, hash:DIM or openai:MODEL; the store's own first.")]
 TAPE = Path("recording.jsonl")

@@ -215,7 +215,7 @@ def doctor(
 
 
 def check_world(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="sql, code, maths, sat, smt, grid or a path module:Class.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="sql, code, maths, sat, smt, proof, grid or a path module:Class.")],
     tasks: Annotated[Path | None, typer.Option("--tasks", metavar="EXPERIMENT.toml", help="Tasks of its [tasks] table.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Check on so many tasks.")] = 5,
     sandbox: SandboxName = "",

@@ -28,7 +28,7 @@ REALS = (  # what the standard library's real numbers rest on, as `Print Assumpt
     "Classical_Prop.classic",
 )
 BATCH, PATIENCE_S = 40, 120.0  # statements that one coqtop reads, and its time
-LIMITS = Limits(memory=4 << 30, output=4 << 20, cpu_s=120)
+LIMITS = Limits(memory=2 << 30, output=4 << 20, cpu_s=120)
 
 
 def load_rocq(

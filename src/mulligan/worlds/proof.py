@@ -30,7 +30,7 @@ MANUAL = (
     "changed statement are no proof. Reply with the proof alone, in a code block."
 )
 RULES = "1"  # changes whenever a verdict could change for reasons that are not in the limits, the sandbox or the checkers
-LIMITS = Limits(wall_s=20.0, total_s=60.0, cpu_s=60, memory=4 << 30, output=400_000)
+LIMITS = Limits(wall_s=20.0, total_s=60.0, cpu_s=60, memory=2 << 30, output=400_000)
 ODD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 

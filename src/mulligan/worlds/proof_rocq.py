@@ -32,7 +32,10 @@ FLAGS = ("-q", "-w", "none", "-R", ".", "Mulligan")
 IMPORT = "Require Import Mulligan.Statement."
 CLOSED = "Closed under the global context"
 GOAL = 700  # characters of a goal that are told
-STRONG = re.compile(r"Anomaly|Stack overflow|Out of memory|out of memory|Fatal error")  # the checker's end, not the proof's fault
+DECLARES = re.compile(rf"\A{THEOREM.pattern}|\A(?:Program )?(?:Definition|Fixpoint|Axiom|Parameter)\s+([\w']+)")
+BROKEN = re.compile(
+    r"Anomaly|Stack overflow|[Oo]ut of memory|Fatal error|Native compiler exited"
+)  # the checker's end, not the proof's fault
 _ERROR = re.compile(r'^File "\./(?:Candidate|Verdict)\.v", line (\d+), characters (\d+)-(\d+):\nError:\s*(.*?)(?=^File "|\Z)', re.M | re.S)
 _SYNTAX = re.compile(r"Syntax error|Syntax Error|Lexer")
 _HEAD = re.compile(r"^(\d+) (?:focused )?goals?\b.*$", re.M)
@@ -56,7 +59,7 @@ def candidate(theorem: Theorem, action: str) -> Candidate:
     """The file that an action makes: tactics are put after the statement, an action that states the theorem itself stands alone."""
     said = sentences(action)
     head = "\n".join([IMPORT, *_own(theorem.given)])
-    if any(re.match(rf"(?:#\[[^\]]*\]\s*)?\w+\s+{re.escape(theorem.name)}(?![\w'])", one.text) for one in said):
+    if any(theorem.name in (found.groups() if (found := DECLARES.match(one.text)) else ()) for one in said):
         return Candidate(f"{head}\n{action}\n", len(head) + 1, action)
     begin = "" if said and re.match(r"Proof\b", said[0].text) else "Proof.\n"
     end = "" if said and ENDS.match(said[-1].text) else "\nQed."
@@ -233,7 +236,7 @@ def _unfinished(ended: Finished, limits: Limits) -> Finding | None:
     """What says that there is no verdict."""
     if ended.timed_out:
         return Finding(completed=False, signals=(Signal(kind="timeout", what=f"no verdict within {limits.wall_s:g} s"),))
-    if ended.status is None or ended.status < 0 or STRONG.search(ended.output[-3000:]):
+    if ended.status is None or ended.status < 0 or BROKEN.search(ended.output[-3000:]):
         return Finding(completed=False, signals=(Signal(kind="too_large", what=f"the checker broke down: {cut(_plain(ended.output))}"),))
     return None
 
@@ -243,8 +246,8 @@ def _not_it(theorem: Theorem, output: str) -> Finding:
     if "was not found" in output:
         return Finding(signals=(Signal(kind="error", what=f"{theorem.name} is not proved: no theorem of that name is left", where="end"),))
     said = _ERROR.search(output)
-    what = f"what is proved is not what was asked: {cut(_plain(said.group(4) if said else output))}"
-    return Finding(signals=(Signal(kind="refuted", what=what),))
+    plain = _plain(said.group(4) if said else output).replace("Candidate.", "").replace("Statement.Asked.statement", "the statement")
+    return Finding(signals=(Signal(kind="refuted", what=f"what is proved is not what was asked: {cut(plain)}"),))
 
 
 def _weighed(said: str, allowed: set[str]) -> Finding:
