@@ -54,8 +54,8 @@ MAY_IMPORT = {
     "worlds": "errors protocols",
     "worlds.*": "records errors protocols replies edits worlds*",
     "tasks": "errors",
-    "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.maths_values "
-    "worlds.sandbox",
+    "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
+    "worlds.maths_values worlds.sandbox",
     "agents": "errors protocols",
     "agents.*": "records errors protocols replies prompts agents*",
     "experiment": "",

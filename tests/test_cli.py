@@ -135,7 +135,7 @@ WRONG = [
     ("run no_tasks.toml", 2, "tasks"),
     ("run key.toml", 2, "nmae"),
     ("run arm.toml", 2, "no arm 'chekced': choose among none, best_of_n"),
-    ("run world.toml", 2, "no world 'chess': choose code or grid or maths or sat or shop or smt or sql"),
+    ("run world.toml", 2, "no world 'chess': choose code or grid or maths or proof or sat or shop or smt or sql"),
     ("run loader.toml", 2, "no loader of tasks 'csv': choose bigcodebench or cnfgen or dimacs"),
     ("run selector.toml", 2, "no selector 'best'"),
     ("run retention.toml", 2, "no retention strategy 'fifo'"),

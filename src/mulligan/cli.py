@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 
 from mulligan import __version__, cli_store
-from mulligan.cli_store import HERE, AsJson, SandboxName, StoreFile, open_store
+from mulligan.cli_store import HERE, WORLD_NAMES, AsJson, SandboxName, StoreFile, open_store
 from mulligan.errors import MulliganError, UsageError
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ ModelSpec = Annotated[
 ]
 Folder = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept; runs/NAME unless given.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Delete an earlier run in that folder first, its paid replies too.")]
-WORLDS = "sql, code, maths, sat, smt, proof, textgame, shop, workspace, grid or a path module:Class."
-WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help=WORLDS)]
+WorldName = Annotated[str, typer.Option("--world", metavar="NAME", help=WORLD_NAMES)]
 Scope = Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Where records live, such as acme/sql-agent.")]
 EmbedderName = Annotated[str, typer.Option("--embedder", metavar="NAME", help="static, hash:DIM or openai:MODEL; the store's own first.")]
 TAPE = Path("recording.jsonl")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mulligan.store import Store
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output, and nothing else there.")]
+WORLD_NAMES = "sql, code, maths, sat, smt, proof, textgame, shop, workspace, grid or a path module:Class."
 SandboxName = Annotated[
     str, typer.Option("--sandbox", metavar="NAME", help="For worlds that run code: bubblewrap, or process: limits, but no wall.")
 ]
@@ -215,7 +216,7 @@ def doctor(
 
 
 def check_world(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="sql, code, maths, sat, smt, shop, grid or a path module:Class.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=WORLD_NAMES)],
     tasks: Annotated[Path | None, typer.Option("--tasks", metavar="EXPERIMENT.toml", help="Tasks of its [tasks] table.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Check on so many tasks.")] = 5,
     sandbox: SandboxName = "",

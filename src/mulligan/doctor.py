@@ -18,6 +18,7 @@ from mulligan.models import EndpointModel
 from mulligan.records import Message, noun
 from mulligan.store import Store
 from mulligan.tasks.sample import DATA
+from mulligan.worlds import proof_lean, proof_rocq
 from mulligan.worlds.sandbox import Program, Sandbox
 
 PURPOSE: Mapping[str, str] = {
@@ -44,7 +45,17 @@ class Finding:
 
 def examine(store: Path, environ: Mapping[str, str], *, expected: bool) -> list[Finding]:
     """All findings. `expected` says that the store was named, so that it must be there."""
-    checks = (_python(), _sqlite(), *_extras(), _embedder(), _sandbox(), _recording(), _endpoint(environ), *_store(store, expected))
+    checks = (
+        _python(),
+        _sqlite(),
+        *_extras(),
+        _embedder(),
+        _sandbox(),
+        *_provers(),
+        _recording(),
+        _endpoint(environ),
+        *_store(store, expected),
+    )
     return list(checks)
 
 
@@ -96,6 +107,14 @@ def _sandbox() -> Finding:
     except UsageError as error:
         return Finding(what="sandbox", state="hint", says="untrusted code cannot be walled off", todo=str(error))
     return Finding(what="sandbox", state="ok", says="untrusted code is walled off by bubblewrap")
+
+
+def _provers() -> Iterator[Finding]:
+    for name, installed, todo in (("Rocq", proof_rocq.installed, proof_rocq.INSTALL), ("Lean", proof_lean.installed, proof_lean.INSTALL)):
+        if found := installed():
+            yield Finding(what=name, state="ok", says=f"{found} is there, for the proof world")
+        else:
+            yield Finding(what=name, state="hint", says=f"no {name}, which the proof world can use", todo=todo)
 
 
 def _recording() -> Finding:

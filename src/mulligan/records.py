@@ -43,6 +43,7 @@ SignalKind = Literal[
     "exception",  # what a program raised, and where
     "unsatisfied",  # a constraint that the answer breaks
     "refuted",  # a claim that the checker disproved
+    "goal",  # what is left to prove where a proof stops
     "timeout",
     "too_large",
 ]

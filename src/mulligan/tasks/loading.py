@@ -35,6 +35,7 @@ LeftOut = Literal[
     "passes_already",  # a check that passes before anything is done
     "check_fails",  # a check that cannot be run, or says something else each time
     "too_large",  # a formula longer than wanted, or that no solver decided in time
+    "not_stated",  # a theorem that the installed checker does not read, often for want of a library
 ]
 _RANK: Mapping[Split, int] = {"source": 0, "train": 1, "heldout": 2}
 

@@ -1,4 +1,4 @@
-"""The samples of the package: questions about ferries, functions, sums, formulas, scripts, a shop, a repository.
+"""The samples of the package: questions about ferries, functions, sums, formulas, scripts, theorems, a shop, a repository.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -105,4 +105,12 @@ def load_shop() -> list[Task]:
 
     shop = DATA / "shop"
     tasks, _ = load_webshop(shop / "products.json", shop / "goals.json", attributes=shop / "attributes.json")
+    return tasks
+
+
+def load_theorems() -> list[Task]:
+    """68 theorems from easy to hard, in three splits, for a look at the proof world."""
+    from mulligan.tasks.proofs import load_rocq
+
+    tasks, _ = load_rocq(DATA / "theorems.v", verify=False)
     return tasks
