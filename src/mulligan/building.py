@@ -33,6 +33,7 @@ from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
 from mulligan.tasks.sample import DATA
 from mulligan.tasks.splits import check_splits, sample_tasks
+from mulligan.write.checks import Policy
 from mulligan.write.retention import strategy
 
 WORLDS: Mapping[str, str] = {
@@ -42,13 +43,16 @@ WORLDS: Mapping[str, str] = {
     "sat": "mulligan.worlds.sat:SatWorld",
     "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
+    "textgame": "mulligan.worlds.textgame:TextGameWorld",
 }
 LOADERS: Mapping[str, str] = {
+    "alfworld": "mulligan.tasks.games:load_alfworld",
     "bigcodebench": "mulligan.tasks.programs:load_bigcodebench",
     "cnfgen": "mulligan.tasks.dimacs:load_cnfgen",
     "dimacs": "mulligan.tasks.dimacs:load_dimacs",
     "evalplus": "mulligan.tasks.programs:load_evalplus",
     "formulas": "mulligan.tasks.sample:load_formulas",
+    "games": "mulligan.tasks.sample:load_games",
     "grid": "mulligan.worlds.grid:corridor_tasks",
     "gsm8k": "mulligan.tasks.maths:load_gsm8k",
     "humaneval": "mulligan.tasks.programs:load_humaneval",
@@ -62,17 +66,29 @@ LOADERS: Mapping[str, str] = {
     "sums": "mulligan.tasks.sample:load_sums",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+    "textworld": "mulligan.tasks.games:load_textworld",
 }
 # world → loader of tasks that come with the package
-SAMPLES: Mapping[str, str] = {"code": "problems", "grid": "grid", "maths": "sums", "sat": "formulas", "smt": "scripts", "sql": "sample"}
+SAMPLES: Mapping[str, str] = {
+    "code": "problems",
+    "grid": "grid",
+    "maths": "sums",
+    "sat": "formulas",
+    "smt": "scripts",
+    "sql": "sample",
+    "textgame": "games",
+}
 EXTRAS: Mapping[str, str] = {
     "sqlglot": "sql",
     "pysat": "sat",
     "z3": "smt",
     "latex2sympy2_extended": "maths",
+    "textworld": "text",
     "xllamacpp": "local",
     "matplotlib": "report",
 }  # package → the extra that brings it
+
+POLICIES: Mapping[str, str] = {"expert": "mulligan.worlds.textgame:Expert"}  # beside "agent", who needs a model
 
 RECORDING = DATA / "recording.jsonl"  # of the demo's model
 RUN_FILES = ("experiment.json", "report.json", "report.md", "report.html", "run.db", "checked.db", "unverified.db")
@@ -162,12 +178,14 @@ class Plan:
 
     def play(self, model: Model, tasks: Sequence[Task], folder: Path, progress: Progress) -> Results:
         """Run in `folder`, or go on with what is there."""
-        at, vectors = self._built()
-        return run(self.experiment, Parts(tasks=tasks, world=at, model=model, embedder=vectors), folder, progress)
+        at, vectors, policy = self._built()
+        return run(self.experiment, Parts(tasks=tasks, world=at, model=model, embedder=vectors, policy=policy), folder, progress)
 
-    def _built(self) -> tuple[World, Embedder]:
+    def _built(self) -> tuple[World, Embedder, Policy | None]:
         chosen = "" if self.experiment.sandbox == "bubblewrap" else self.experiment.sandbox
-        return world(self.experiment.world, chosen), embedder(self.experiment.memory.embedder)
+        memory = self.experiment.memory
+        policy = None if memory.policy == "agent" else _named("policy", memory.policy, POLICIES)()
+        return world(self.experiment.world, chosen), embedder(memory.embedder), policy
 
 
 def file_plan(path: Path, model: str, out: Path | None, environ: Mapping[str, str], *, sandbox: str = "") -> Plan:

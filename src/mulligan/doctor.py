@@ -25,6 +25,7 @@ PURPOSE: Mapping[str, str] = {
     "sat": "the SAT world",
     "smt": "the SMT world",
     "maths": "the maths world",
+    "text": "the text-game world",
     "local": "GGUF files in process",
     "report": "plots in reports",
 }
