@@ -267,7 +267,8 @@ def _promise(command: str, asked: Mapping[str, Json], held: bool, state: Playing
         score += command.startswith("go ")
     if command.startswith(("examine", "look", "inventory", "help", "close")):
         score -= 2
-    return score - 3 * any(one.endswith(f" {command}") for one in state.seen)
+    visited = command.startswith("go to ") and any(one.endswith(f" {command}") for one in state.seen)
+    return score - 2 * visited
 
 
 def _condition(asked: Mapping[str, Json], held: bool) -> Condition:

@@ -6,8 +6,10 @@ tar archive}, or the texts of such a game. Out: what the engine is handed, and t
 
 import hashlib
 import json
+import lzma
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,7 +63,7 @@ def members(archive: Path, wanted: str) -> Iterator[tuple[str, bytes]]:
                 if member.isreg() and member.name.endswith(wanted):
                     stream = opened.extractfile(member)
                     yield member.name, stream.read(MOST + 1) if stream else b""
-    except (tarfile.TarError, EOFError, ValueError) as error:
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, ValueError) as error:
         raise InvalidData(f"{archive}: damaged archive: {error}") from error
     except OSError as error:
         raise (UsageError if error.errno else InvalidData)(f"cannot read {archive}: {error.strerror or error}") from error
@@ -111,7 +113,7 @@ def _bytes(path: str) -> bytes:
 
 # What a task line says.
 
-WHAT = r"(?:an?|some|the|two)? ?(?P<object>[\w -]+?)"
+WHAT = r"(?:(?:an?|some|the) )?(?P<object>[\w -]+?)"
 LINES: tuple[tuple[str, str], ...] = (  # ALFWorld's templates: kind of task, its line
     ("look", rf"(?:look at|examine) {WHAT} (?:under|with) the (?P<place>[\w -]+)"),
     ("two", r"(?:find|put) two (?P<object>[\w -]+?)(?: and put them)? (?:in|on) (?:the )?(?P<place>[\w -]+)"),

@@ -271,7 +271,7 @@ def _names(ids: list[str]) -> list[str]:
 def _plain(text: str) -> str:
     """A story's text without its banner, its prompt and its status line."""
     text = re.sub(r"\n>[^\n]*$", "", text.rstrip())
-    text = re.sub(r"^.*\$\$.*$\n?", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(?=.*[_\\$]{2}).*[ _\\/|$]$\n?|^[ _\\/|$]+$\n?", "", text, flags=re.MULTILINE)
     return re.sub(r"\s*\n\s*\n\s*", "\n\n", text.partition("Would you like to RESTART")[0]).strip()
 
 
