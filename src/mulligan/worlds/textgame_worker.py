@@ -14,13 +14,17 @@ import resource
 import sys
 from collections import Counter, OrderedDict, defaultdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import textworld
 from textworld.core import GameState
 from textworld.envs.pddl import PddlEnv, textgen
 
-MEMORY = 6 << 30
+sys.path.insert(0, str(Path(__file__).parents[2]))  # started by file name: this package, not another that is installed
+from mulligan.worlds.textgame_plan import read_sas
+
+MEMORY = 4 << 30
 GAMES = 8  # engines kept at once; one of ALFWorld takes about 20 MB
 HARMLESS = (ast.Expression, ast.BinOp, ast.Add, ast.BoolOp, ast.And, ast.Or, ast.Name, ast.Attribute, ast.Constant, ast.Load)
 VARIED = re.compile(r"[^a-z0-9' -]|\bthen\b")  # what would be several commands, or none, to a parser of stories
@@ -38,11 +42,10 @@ class Pddl:
     """A game of planning: a domain, a problem, and a grammar that words it (ALFWorld's `game.tw-pddl`)."""
 
     def __init__(self, game: dict[str, str]) -> None:
-        import fast_downward
-
-        self._fd, self._env = fast_downward, PddlEnv()
+        self._env = PddlEnv()
         self._env.load(game)
         self._state = self._env._pddl_state
+        self._planner = read_sas(self._state.sas_replan)
         self._check()
         for info, name in zip(self._env._entity_infos.values(), _names(list(self._env._entity_infos)), strict=True):
             info.name = name
@@ -55,7 +58,7 @@ class Pddl:
         """The view before the first command."""
         self._go([])
         text = self._env._logic.grammar.derive("#intro#", self._context({}))
-        return self._view(text, [], None, True, self._plan([], []))
+        return self._view(text, None, True, self._plan(None))
 
     def acted(self, path: list[str], mark: str, command: str, plan: list[str] | None) -> View | None:
         """The view after `command`; None where the moves of `path` lead to other facts than `mark` says."""
@@ -63,17 +66,16 @@ class Pddl:
             return None
         found = [(name, action) for told, name, action in self._commands(path) if told == command]
         if not found:
-            return self._view("Nothing happens.", path, None, False, plan)
+            return self._view("Nothing happens.", None, False, plan)
         name, action = found[0]
-        self._move(name, exactly=True)
+        self._move(name)
         self._path = [*path, name]
         variables = {holder.name: self._env._entity_infos[var.name] for holder, var in action.mapping.items()}
         text = self._env._logic.grammar.derive(action.feedback_rule, self._context(variables, action.mapping))
-        return self._view(text, self._path, name, True, self._plan(self._path, plan))
+        return self._view(text, name, True, self._plan(plan))
 
-    def _view(self, text: str, path: list[str], step: str | None, taken: bool, plan: list[str] | None) -> View:
-        self._go(path)
-        commands = self._commands(path)
+    def _view(self, text: str, step: str | None, taken: bool, plan: list[str] | None) -> View:
+        commands, mark = self._commands(self._path or []), self._mark()
         return {
             "text": text,
             "commands": sorted({told for told, _, _ in commands}),
@@ -81,8 +83,8 @@ class Pddl:
             "lost": False,
             "plan": plan,
             "next": next((told for told, name, _ in commands if plan and name == plan[0]), ""),
-            "facts": self._mark(),
-            "mark": self._mark(),
+            "facts": mark,
+            "mark": mark,
             "step": step,
             "taken": taken,
             "closed": True,
@@ -95,68 +97,24 @@ class Pddl:
         if self._path is None or path[: len(self._path)] != self._path:
             state = self._state
             state.downward_lib.load_sas(state.sas.encode())
-            state.downward_lib.load_sas_replan(state.sas_replan.encode())
             state._facts, state._vars_by_name = defaultdict(set), {}
             state._vars_by_type, state._var_counts = defaultdict(set), Counter()
             state.add_facts(self._initial)  # anew and in one order: what is listed in a text follows the order of sets
             self._path = []
         for name in path[len(self._path) :]:
-            self._move(name, exactly=True)
+            self._move(name)
         self._path = list(path)
         return True
 
-    def _move(self, name: str, *, exactly: bool) -> str | None:
-        """Apply the operator of that name, or unless `exactly` the one that differs in one argument (where the agent comes from)."""
-        kind, wanted = name.partition(" ")[0], name.split()
-        near = None
-        for action in self._state.all_applicable_actions():
-            told = self._state._operators[action.id].name
-            if told == name:
-                self._state.apply(action)
-                return name
-            if not exactly and near is None and told.startswith(f"{kind} "):
-                parts = told.split()
-                near = action if sum(a != b for a, b in zip(parts, wanted, strict=True)) == 1 else None
-        if near is None:
-            return None
-        told = self._state._operators[near.id].name
-        self._state.apply(near)
-        return str(told)
-
-    def _plan(self, path: list[str], old: list[str] | None) -> list[str] | None:
-        """Moves that win from here: the shortest end of the old plan that still does, all of it after one move, else a new plan, which
-        takes seconds; None where there is none.
-        """
-        if self._state.check_goal():
-            return []
-        ends = [old[start:] for start in range(len(old) - 1, -1, -1)] if old else []
-        detours = [[move, *old] for move in self._moves()] if old else []
-        for moves in (*ends, *detours):
-            if made := self._wins(path, moves):
-                return made
-        self._go(path)
-        if not self._state.downward_lib.replan(False):
-            return None
-        found = (self._fd.Operator * self._state.downward_lib.get_last_plan_length())()
-        self._state.downward_lib.get_last_plan(found)
-        self._path = None
-        return self._wins(path, [operator.name for operator in found])
-
-    def _wins(self, path: list[str], moves: list[str]) -> list[str] | None:
-        """The moves as they are made from here, where they win."""
-        self._go(path)
-        made = []
-        for name in moves:
-            told = self._move(name, exactly=False)
-            if told is None:
-                break
-            self._path = None
-            made.append(told)
-        return made if len(made) == len(moves) and self._state.check_goal() else None
-
-    def _moves(self) -> list[str]:
+    def _move(self, name: str) -> None:
+        """Apply the operator of that name. Raises StopIteration where it cannot be applied."""
         actions = self._state.all_applicable_actions()
-        return [self._state._operators[action.id].name for action in actions]
+        self._state.apply(next(action for action in actions if self._state._operators[action.id].name == name))
+
+    def _plan(self, old: list[str] | None) -> list[str] | None:
+        """Moves that win from here."""
+        facts = {f"{fact.name}({', '.join(one.name for one in fact.arguments)})".lower() for fact in self._state.facts}
+        return self._planner.plan(facts, old or ())
 
     def _commands(self, path: list[str]) -> list[Command]:
         """What can be done here, where `path` leads; wording it takes most of the time of a step."""
