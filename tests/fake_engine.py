@@ -1,6 +1,6 @@
 """An engine for tests of the text-game world without TextWorld: a corridor of rooms, and commands that make an engine misbehave.
 
-It speaks the worker's protocol. A game's `pddl_problem` is the number of rooms; its `grammar` may say "broken", "hangs" or "lies".
+It speaks the worker's protocol. A game's `pddl_problem` is the number of rooms; its `grammar` may say "broken", "hangs", "lies" or "closed".
 """
 
 import json
@@ -62,4 +62,7 @@ if __name__ == "__main__":
             time.sleep(60)
         if rest[-2:-1] == ["crash"]:
             os._exit(1)
-        print(json.dumps(answered(question, key, rest)), flush=True)
+        told = answered(question, key, rest)
+        if told.get("said"):
+            told["said"]["closed"] = "closed" in games[key]["grammar"]
+        print(json.dumps(told), flush=True)

@@ -105,6 +105,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("handlers", "cli:main"): "around a command: the last line of defence, which shows one line instead of a traceback",
     ("handlers", "trajectories:learn"): "around a trial: one bad line of a file of episodes must not lose the others",
     ("handlers", "worlds.maths_worker:judged"): "around a request: the parser raises a plain Exception for what it cannot read",
+    ("handlers", "worlds.textgame_worker:main"): "around a request: a stranger's game may make its engine raise anything",
     ("handlers", "worlds.conformance:attempt"): "around a trial: the world under check may raise anything, and that is the finding",
 }
 

@@ -73,8 +73,9 @@ SAID = [
 ]
 
 
-def test_verdicts_of_a_walk(fake: TextGameWorld) -> None:
-    with fake.start(corridor()) as state:
+@pytest.mark.parametrize("how", ["", "closed"])
+def test_verdicts_of_a_walk(fake: TextGameWorld, how: str) -> None:
+    with fake.start(corridor(how=how)) as state:
         assert fake.observe(state).startswith("You are in room 0. Your task is to: go east.\n\nYou can: go east, jump, look.")
         verdicts = [fake.act(state, action) for action in WALK]
         assert [(v.utility, [s.kind for s in v.signals]) for v in verdicts] == SAID
@@ -82,6 +83,7 @@ def test_verdicts_of_a_walk(fake: TextGameWorld) -> None:
         assert all(v.completed and v.feedback for v in verdicts)
         after = fake.act(state, "go east")
         assert (after.solved, after.done, after.feedback) == (True, True, "The game is over.")
+        assert state.path == ("go east", "look", "look", "go west", "go east", "go east", "go east")
 
 
 def test_a_held_out_player_is_told_what_the_game_tells(fake: TextGameWorld) -> None:

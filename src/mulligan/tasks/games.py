@@ -1,4 +1,4 @@
-"""Loads text games: ALFWorld's tree of `game.tw-pddl`, also in a tar archive, and games that TextWorld made, `*.z8` with `*.json`.
+"""Loads text games: ALFWorld's tree of `game.tw-pddl`, also in an archive, and games of TextWorld, `*.z8` with `*.json`.
 
 In: a path. Out: tasks of the text-game world and a LoadReport. The task line is the game's own ("Your task is to: …"). Not promised, unless
 `verify` asks the engine: that a game can be opened and won.

@@ -120,7 +120,7 @@ class TextGameWorld:
             return self._unknown(UNKNOWN, began)
         known = next((one for one in view.commands if one.lower() == command), None)
         if state.over or not command or (known is None and view.closed):
-            after = replace(view, text="The game is over." if state.over else "Nothing happens.", taken=False)
+            after = replace(view, text="The game is over." if state.over else "Nothing happens.", step=None, taken=False)
         else:
             answer = self._ask("act", state.game, [list(state.path), view.mark, known or command, view.plan])
             if answer is None or "wrong" in answer:
