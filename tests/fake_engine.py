@@ -1,6 +1,7 @@
 """An engine for tests of the text-game world without TextWorld: a corridor of rooms, and commands that make an engine misbehave.
 
-It speaks the worker's protocol. A game's `pddl_problem` is the number of rooms; its `grammar` may say "broken", "hangs", "lies" or "closed".
+It speaks the worker's protocol. A game's `pddl_problem` is the number of rooms; its `grammar` says what goes wrong: "broken", "hangs",
+"lies" or "closed".
 """
 
 import json

@@ -136,7 +136,7 @@ WRONG = [
     ("run key.toml", 2, "nmae"),
     ("run arm.toml", 2, "no arm 'chekced': choose among none, best_of_n"),
     ("run world.toml", 2, "no world 'chess': choose code or grid or maths or sat or smt or sql"),
-    ("run loader.toml", 2, "no loader of tasks 'csv': choose bigcodebench or cnfgen or dimacs"),
+    ("run loader.toml", 2, "no loader of tasks 'csv': choose alfworld or bigcodebench or cnfgen"),
     ("run selector.toml", 2, "no selector 'best'"),
     ("run retention.toml", 2, "no retention strategy 'fifo'"),
     ("run embedder.toml", 2, "bert"),

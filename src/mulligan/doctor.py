@@ -25,7 +25,7 @@ PURPOSE: Mapping[str, str] = {
     "sat": "the SAT world",
     "smt": "the SMT world",
     "maths": "the maths world",
-    "text": "the text-game world",
+    "text": "the text-game world, whose engine is built with a C++ compiler and cmake",
     "local": "GGUF files in process",
     "report": "plots in reports",
 }
