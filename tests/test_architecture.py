@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "worlds.*": "records errors protocols replies edits worlds*",
     "tasks": "errors",
     "tasks.*": "records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
-    "worlds.maths_values worlds.sandbox",
+    "worlds.textgame* worlds.maths_values worlds.sandbox",
     "agents": "errors protocols",
     "agents.*": "records errors protocols replies prompts agents*",
     "experiment": "",
@@ -81,6 +81,7 @@ MAY_USE = {
     "z3 cvc5": "worlds.smt_worker",
     "bm25s": "worlds.shop_catalogue",
     "rapidfuzz": "worlds.shop_reward",
+    "textworld fast_downward": "worlds.textgame_worker",
     "typer click rich": "cli* console",
     "matplotlib": "experiment.report*",
     "numpy": "*",
@@ -108,6 +109,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("sizes", "cli:learn"): "a parameter is an option of the command, and two are for one world",
     ("handlers", "trajectories:learn"): "around a trial: one bad line of a file of episodes must not lose the others",
     ("handlers", "worlds.maths_worker:judged"): "around a request: the parser raises a plain Exception for what it cannot read",
+    ("handlers", "worlds.textgame_worker:main"): "around a request: a stranger's game may make its engine raise anything",
     ("handlers", "worlds.conformance:attempt"): "around a trial: the world under check may raise anything, and that is the finding",
 }
 

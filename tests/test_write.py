@@ -43,7 +43,7 @@ def test_failures_are_failed_completed_attempts_with_evidence_once_each() -> Non
     found = signals.failures(played, tokens=words, clean=no_guidance)
     assert [f.attempt.action for f in found] == ["a b", "e"]
     assert [a.action for a in found[1].later] == ["f"]
-    assert found[1].prefix == ("a b", "a  b", "c", "d")
+    assert [a.action for a in found[1].before] == ["a b", "a  b", "c", "d"]
 
 
 def test_nothing_is_learnt_from_our_own_injected_block() -> None:
@@ -54,7 +54,7 @@ def test_nothing_is_learnt_from_our_own_injected_block() -> None:
 
 def test_a_prefix_stays_within_its_trial() -> None:
     played = episode(attempt("a"), attempt("b", trial=1), attempt("c", trial=1))
-    assert [f.prefix for f in signals.failures(played, tokens=words, clean=no_guidance)] == [(), (), ("b",)]
+    assert [[a.action for a in f.before] for f in signals.failures(played, tokens=words, clean=no_guidance)] == [[], [], ["b"]]
 
 
 # Proposals

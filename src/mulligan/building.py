@@ -33,6 +33,7 @@ from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
 from mulligan.tasks.sample import DATA
 from mulligan.tasks.splits import check_splits, sample_tasks
+from mulligan.write.checks import Policy
 from mulligan.write.retention import strategy
 
 WORLDS: Mapping[str, str] = {
@@ -44,14 +45,17 @@ WORLDS: Mapping[str, str] = {
     "shop": "mulligan.worlds.shop:ShopWorld",
     "smt": "mulligan.worlds.smt:SmtWorld",
     "sql": "mulligan.worlds.sql:SqlWorld",
+    "textgame": "mulligan.worlds.textgame:TextGameWorld",
     "workspace": "mulligan.worlds.workspace:WorkspaceWorld",
 }
 LOADERS: Mapping[str, str] = {
+    "alfworld": "mulligan.tasks.games:load_alfworld",
     "bigcodebench": "mulligan.tasks.programs:load_bigcodebench",
     "cnfgen": "mulligan.tasks.dimacs:load_cnfgen",
     "dimacs": "mulligan.tasks.dimacs:load_dimacs",
     "evalplus": "mulligan.tasks.programs:load_evalplus",
     "formulas": "mulligan.tasks.sample:load_formulas",
+    "games": "mulligan.tasks.sample:load_games",
     "grid": "mulligan.worlds.grid:corridor_tasks",
     "gsm8k": "mulligan.tasks.maths:load_gsm8k",
     "humaneval": "mulligan.tasks.programs:load_humaneval",
@@ -68,6 +72,7 @@ LOADERS: Mapping[str, str] = {
     "sums": "mulligan.tasks.sample:load_sums",
     "spider": "mulligan.tasks.spider:load_spider",
     "text2sql": "mulligan.tasks.text2sql:load_text2sql",
+    "textworld": "mulligan.tasks.games:load_textworld",
     "theorems": "mulligan.tasks.sample:load_theorems",
     "webshop": "mulligan.tasks.shop:load_webshop",
     "workspace": "mulligan.tasks.workspaces:load_workspaces",
@@ -82,6 +87,7 @@ SAMPLES: Mapping[str, str] = {
     "shop": "shop",
     "smt": "scripts",
     "sql": "sample",
+    "textgame": "games",
     "workspace": "shelves",
 }
 EXTRAS: Mapping[str, str] = {
@@ -91,9 +97,12 @@ EXTRAS: Mapping[str, str] = {
     "latex2sympy2_extended": "maths",
     "bm25s": "shop",
     "rapidfuzz": "shop",
+    "textworld": "text",
     "xllamacpp": "local",
     "matplotlib": "report",
 }  # package → the extra that brings it
+
+POLICIES: Mapping[str, str] = {"expert": "mulligan.worlds.textgame:Expert"}  # beside "agent", who needs a model
 
 RECORDING = DATA / "recording.jsonl"  # of the demo's model
 RUN_FILES = ("experiment.json", "report.json", "report.md", "report.html", "run.db", "checked.db", "unverified.db")
@@ -183,12 +192,14 @@ class Plan:
 
     def play(self, model: Model, tasks: Sequence[Task], folder: Path, progress: Progress) -> Results:
         """Run in `folder`, or go on with what is there."""
-        at, vectors = self._built()
-        return run(self.experiment, Parts(tasks=tasks, world=at, model=model, embedder=vectors), folder, progress)
+        at, vectors, policy = self._built()
+        return run(self.experiment, Parts(tasks=tasks, world=at, model=model, embedder=vectors, policy=policy), folder, progress)
 
-    def _built(self) -> tuple[World, Embedder]:
+    def _built(self) -> tuple[World, Embedder, Policy | None]:
         chosen = "" if self.experiment.sandbox == "bubblewrap" else self.experiment.sandbox
-        return world(self.experiment.world, chosen), embedder(self.experiment.memory.embedder)
+        memory = self.experiment.memory
+        policy = None if memory.policy == "agent" else _named("policy", memory.policy, POLICIES)()
+        return world(self.experiment.world, chosen), embedder(memory.embedder), policy
 
 
 def file_plan(path: Path, model: str, out: Path | None, environ: Mapping[str, str], *, sandbox: str = "") -> Plan:

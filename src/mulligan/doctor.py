@@ -27,6 +27,7 @@ PURPOSE: Mapping[str, str] = {
     "smt": "the SMT world",
     "maths": "the maths world",
     "shop": "the shop world",
+    "text": "the text-game world, whose engine is built with a C++ compiler and cmake",
     "local": "GGUF files in process",
     "report": "plots in reports",
 }

@@ -55,6 +55,7 @@ class Settings:
     alternatives: int = 4  # checked for one failed action, from all proposers together
     from_model: int = 2  # of which the model is asked for so many; 0 asks it for none
     threshold: Fraction = admission.THRESHOLD
+    rollout: checks.Rollout | None = None  # how what is tried is followed to an outcome; None judges the action alone
     verify: bool = True  # False stores the first proposal as unchecked advice
     capacity: int = retention.CAPACITY
     retention: str = "utility"
@@ -289,14 +290,15 @@ class Memory:
         attempt = failure.attempt
         with self.world.start(task) as state:
             if state.digest != attempt.state:  # a world whose actions leave no trace needs no replay of the prefix
-                for action in failure.prefix:
-                    self.world.act(state, action)
+                for earlier in failure.before:
+                    self.world.act(state, earlier.action)
             kept, refused, usage = self._propose(task, state, failure)
             if not self.settings.verify:
                 return [], [*admission.decide_unverified(kept), *refused], usage
-            checked = checks.check(self.world, state, (attempt.action, attempt.verdict), kept, self._pool)
-        calls = sum(c.changed.calls for c in checked) + (checked[0].original.calls if checked else 0)
-        return checked, refused, usage + Usage(evaluator_calls=calls)
+            if not kept:
+                return [], refused, usage
+            checked, spent = checks.check(self.world, state, failure, kept, self._pool, self.settings.rollout)
+        return checked, refused, usage + spent
 
     def _examine(self, episode: Episode, failure: Failure) -> Examined:
         attempt = failure.attempt

@@ -44,6 +44,7 @@ SignalKind = Literal[
     "unsatisfied",  # a constraint that the answer breaks
     "refuted",  # a claim that the checker disproved
     "goal",  # what is left to prove where a proof stops
+    "subgoal",  # the action led no nearer to the goal
     "timeout",
     "too_large",
 ]
@@ -261,10 +262,10 @@ class Episode:
 
 @noun
 class Failure:
-    """A failed attempt, the actions that led to its state, and what was tried in that state later in the episode."""
+    """A failed attempt, the attempts that led to its state, and what was tried in that state later in the episode."""
 
     attempt: Attempt
-    prefix: tuple[str, ...]
+    before: tuple[Attempt, ...]  # in its trial
     later: tuple[Attempt, ...]
 
 

@@ -82,8 +82,13 @@ class Play:
         ]
         for attempt in self.history:
             turns.append(Message(role="assistant", content=attempt.thought or attempt.action))
-            turns.append(Message(role="user", content=f"{attempt.verdict.feedback}\n\nAct again."))
+            turns.append(Message(role="user", content=f"{attempt.verdict.feedback}{self._sight(attempt)}\n\nAct again."))
         return turns
+
+    def _sight(self, attempt: Attempt) -> str:
+        """What can be seen now beyond the answer to the last attempt; earlier sights are left out, or long plays would be full of them."""
+        seen = self.world.observe(self.state) if attempt is self.history[-1] else ""
+        return "" if seen in attempt.verdict.feedback else f"\n\n{seen}"
 
     def _manual(self) -> Message:
         return Message(role="system", content=prompt("act").fill(manual=self.world.manual))
@@ -144,3 +149,19 @@ class Play:
     def _settle(self) -> Usage:
         owed, self._owed = self._owed, Usage()
         return owed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Onward:
+    """A policy for checks: the agent goes on from what is tried as in its own play, with the attempts before it in the context."""
+
+    model: Model
+    sampling: Sampling = GREEDY
+    portable: bool = False  # a model stays in its process
+
+    def go_on(self, world: World, state: State, attempts: Sequence[Attempt], steps: int) -> list[Attempt]:
+        """The agent's next attempts."""
+        play = Play(state.task, world, self.model, state, self.sampling, attempts=list(attempts), trial=attempts[-1].trial)
+        while not play.done and len(play.attempts) < len(attempts) + steps:
+            play.act(*play.ask(play.messages()))
+        return play.attempts[len(attempts) :]

@@ -93,7 +93,7 @@ class EphemeralMemory(Memory):
         if not history or not signals.is_failure(history[-1]):
             return Guidance(text="", records=(), receipt=receipt)
         checked, _, usage = self.alternatives(task, signals.failure_at(history, len(history) - 1))
-        better = next((c for c in checked if c.replayed and c.changed.completed and c.changed.done), None)
+        better = next((c for c in checked if c.replayed and c.changed.completed and c.changed.done and not c.changed.signals), None)
         text = f"Tried from this state: {better.proposal.action}\nThe world answers: {better.changed.feedback}" if better else ""
         return Guidance(text=text, records=(), receipt=receipt, usage=usage)
 

@@ -21,6 +21,7 @@ from mulligan.protocols import Embedder, Model, World
 from mulligan.recordings import CachedModel
 from mulligan.records import Task, content_id, to_json
 from mulligan.store import Store
+from mulligan.write.checks import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Parts:
     world: World
     model: Model
     embedder: Embedder
+    policy: Policy | None = None  # who goes on after what is tried; None is the agent
 
 
 def run(experiment: Experiment, parts: Parts, folder: Path, progress: stages.Progress) -> results.Results:
@@ -55,6 +57,7 @@ def run(experiment: Experiment, parts: Parts, folder: Path, progress: stages.Pro
             players=stack.enter_context(Pool(experiment.parallel, "thread")),
             checkers=stack.enter_context(Pool(experiment.workers)),
             progress=progress,
+            policy=parts.policy,
         )
         return _run(bench, started)
 

@@ -59,6 +59,8 @@ class MemorySettings:
     alternatives: int = 4
     from_model: int = 2
     threshold: Fraction = Fraction(1, 20)
+    rollout: int = 0  # steps that what is tried is followed for, so that outcomes are compared; 0 judges the action alone
+    policy: str = "agent"  # who goes on there: the agent itself, or a policy by its name or path
     capacity: int = 200
     retention: str = "utility"
     partial: bool = False

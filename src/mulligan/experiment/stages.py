@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
-from mulligan.agents.acting import Sampling
+from mulligan.agents.acting import Onward, Sampling
 from mulligan.agents.best_of_n import BestOfN
 from mulligan.agents.react import ReAct
 from mulligan.agents.reflexion import Reflexion
@@ -25,6 +25,7 @@ from mulligan.protocols import Agent, Embedder, Model, Selector, World
 from mulligan.read.selection import Threshold, Top1, Utility, selector
 from mulligan.records import Episode, Task, Usage, content_id
 from mulligan.store import Store
+from mulligan.write.checks import Policy, Rollout
 
 Variant = Literal["checked", "unverified"]
 Episodes = dict[str, Episode]
@@ -51,6 +52,7 @@ class Bench:
     players: Pool
     checkers: Pool
     progress: Progress
+    policy: Policy | None = None  # who goes on after what is tried; None is the agent
 
     def split(self, name: str) -> list[Task]:
         return [t for t in self.tasks if t.split == name]
@@ -78,10 +80,12 @@ class Bench:
     ) -> Memory:
         """A memory of that kind over `store`, with the experiment's settings; its panel are the source tasks."""
         m = self.experiment.memory
+        policy = self.policy or Onward(model=self.model, sampling=Sampling(max_tokens=self.experiment.agent.max_tokens))
         settings = Settings(
             alternatives=m.alternatives,
             from_model=m.from_model,
             threshold=m.threshold,
+            rollout=Rollout(policy=policy, steps=m.rollout) if m.rollout else None,
             verify=verify,
             capacity=m.capacity,
             retention=m.retention,

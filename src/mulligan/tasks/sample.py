@@ -1,4 +1,4 @@
-"""The samples of the package: questions about ferries, functions, sums, formulas, scripts, theorems, a shop, a repository.
+"""The samples of the package: ferries, functions, sums, formulas, scripts, theorems, games, a shop, a repository.
 
 In: a folder to build the database in. Out: tasks. Database and questions lie in `sample/` as text: a SQL script, and JSON in the layout
 that `tasks/spider.py` reads, with a group for each question template and the pitfalls that a question holds. The database is
@@ -113,4 +113,19 @@ def load_theorems() -> list[Task]:
     from mulligan.tasks.proofs import load_rocq
 
     tasks, _ = load_rocq(DATA / "theorems.v", verify=False)
+    return tasks
+
+
+def load_games() -> list[Task]:
+    """A dozen tasks in three houses, two to learn from and one held out, for a look at the text-game world."""
+    from mulligan.tasks.games import pddl_task
+
+    folder = DATA / "games"
+    domain, grammar = ((folder / name).read_text("utf-8") for name in ("domain.pddl", "grammar.twl2"))
+    tasks = []
+    for number, game in enumerate(json.loads((folder / "games.json").read_text("utf-8")), start=1):
+        problem = (folder / f"{game['house']}.pddl").read_text("utf-8").replace("GOAL", game["goal"])
+        parts = {"pddl_domain": domain, "grammar": grammar.replace("UNKNOWN GOAL", game["task"]), "pddl_problem": problem}
+        name = f"houses/{number:02d}-{game['house']}"
+        tasks.append(pddl_task(parts, name, payload=parts, group=game["house"], split=game["split"]))
     return tasks

@@ -44,7 +44,7 @@ class Beside:
         return None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environ = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
+        environ = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}  # sets in one order, always
         pipe = subprocess.PIPE
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", str(self._script)], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environ

@@ -2,8 +2,8 @@
 
 In: a failure with its evidence. Out: at most `limit` proposals to check, and refused ones with reasons. A proposal is local
 when it is one hunk of at most five lines and similar to the action, or exchanges one token, or keeps the action and adds a
-little to it (SPEC A3.2). The model sees the task, the failed action and the world's feedback; never gold answers or hidden
-tests, which no stage can reach.
+little to it (SPEC A3.2). The model sees the task, what was observed, the failed action and the world's
+feedback; never gold answers or hidden tests, which no stage can reach.
 """
 
 import difflib
@@ -61,6 +61,7 @@ def from_model(task: Task, failure: Failure, model: Model, *, manual: str, limit
     parts = [
         task.context,
         f"Task: {task.prompt}",
+        attempt.observation,  # what the agent saw before it; nothing in worlds of one answer
         f"Failed action:\n{attempt.action}",
         f"Evidence:\n{attempt.verdict.feedback}",
         prompt("propose").fill(limit=str(limit)),

@@ -37,7 +37,7 @@ def failure_at(attempts: Sequence[Attempt], place: int) -> Failure:
     attempt = attempts[place]
     return Failure(
         attempt=attempt,
-        prefix=tuple(a.action for a in attempts[:place] if a.trial == attempt.trial),
+        before=tuple(a for a in attempts[:place] if a.trial == attempt.trial),
         later=tuple(a for a in attempts[place + 1 :] if a.state == attempt.state),
     )
 

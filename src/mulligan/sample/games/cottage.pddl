@@ -1,0 +1,28 @@
+; cottage
+(define (problem cottage)
+  (:domain keeper)
+  (:objects keeper - person
+    porch parlour pantry attic - place
+    desk range larder trunk shelf lantern mailbox hook - holder
+    soup letter oil brass_key rope - thing)
+  (:init (= (total-cost) 0) (at keeper porch)
+    (way porch parlour) (way parlour porch)
+    (way parlour pantry) (way pantry parlour)
+    (way parlour attic) (way attic parlour)
+    (stands desk parlour) (openable desk)
+    (stands range pantry) (opened range) (stove range)
+    (stands larder pantry) (openable larder)
+    (stands trunk attic) (openable trunk) (locked trunk)
+    (stands shelf attic) (opened shelf)
+    (stands lantern porch) (opened lantern) (lamp lantern)
+    (stands mailbox porch) (openable mailbox)
+    (stands hook porch) (opened hook)
+    (inside soup larder) (edible soup)
+    (inside letter desk)
+    (inside oil trunk) (burns oil)
+    (inside brass_key hook)
+    (inside rope shelf)
+    (fits brass_key trunk)
+  )
+  (:goal GOAL)
+  (:metric minimize (total-cost)))

@@ -1,0 +1,28 @@
+; lighthouse
+(define (problem lighthouse)
+  (:domain keeper)
+  (:objects keeper - person
+    hall kitchen store gallery - place
+    table hearth larder chest cupboard great_lamp mailbox hook - holder
+    soup letter oil iron_key rope - thing)
+  (:init (= (total-cost) 0) (at keeper hall)
+    (way hall kitchen) (way kitchen hall)
+    (way hall store) (way store hall)
+    (way hall gallery) (way gallery hall)
+    (stands table kitchen) (opened table)
+    (stands hearth kitchen) (opened hearth) (stove hearth)
+    (stands larder kitchen) (openable larder)
+    (stands chest store) (openable chest) (locked chest)
+    (stands cupboard store) (openable cupboard)
+    (stands great_lamp gallery) (opened great_lamp) (lamp great_lamp)
+    (stands mailbox hall) (openable mailbox)
+    (stands hook hall) (opened hook)
+    (inside soup larder) (edible soup)
+    (inside letter table)
+    (inside oil chest) (burns oil)
+    (inside iron_key hook)
+    (inside rope cupboard)
+    (fits iron_key chest)
+  )
+  (:goal GOAL)
+  (:metric minimize (total-cost)))

@@ -1,0 +1,28 @@
+; mill
+(define (problem mill)
+  (:domain keeper)
+  (:objects keeper - person
+    yard grinding_floor loft scullery - place
+    bench oven larder coffer bin storm_lamp mailbox hook - holder
+    soup letter oil rusty_key rope - thing)
+  (:init (= (total-cost) 0) (at keeper yard)
+    (way yard grinding_floor) (way grinding_floor yard)
+    (way grinding_floor loft) (way loft grinding_floor)
+    (way yard scullery) (way scullery yard)
+    (stands bench grinding_floor) (opened bench)
+    (stands oven scullery) (opened oven) (stove oven)
+    (stands larder scullery) (openable larder)
+    (stands coffer loft) (openable coffer) (locked coffer)
+    (stands bin grinding_floor) (openable bin)
+    (stands storm_lamp loft) (opened storm_lamp) (lamp storm_lamp)
+    (stands mailbox yard) (openable mailbox)
+    (stands hook scullery) (opened hook)
+    (inside soup larder) (edible soup)
+    (inside letter bench)
+    (inside oil coffer) (burns oil)
+    (inside rusty_key hook)
+    (inside rope bin)
+    (fits rusty_key coffer)
+  )
+  (:goal GOAL)
+  (:metric minimize (total-cost)))
