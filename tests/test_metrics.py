@@ -107,3 +107,14 @@ def test_an_arm_by_hand() -> None:
 def test_an_arm_without_anything_has_no_rates() -> None:
     m = arm_metrics("none", {"a": played("a", ("x", 0))}, {"a": played("a", ("x", 0))})
     assert m.harmful.value is None and m.per_solved(10) is None
+
+
+def test_hidden_tests_count_of_last_actions_alone() -> None:
+    def judged(name: str, *hidden: str) -> Episode:
+        made = played(name, *((f"x{n}", 1) for n in range(len(hidden))))
+        verdicts = [replace(a.verdict, hidden=Fraction(h), solved=h == "1") for a, h in zip(made.attempts, hidden, strict=True)]
+        return replace(made, attempts=tuple(replace(a, verdict=v) for a, v in zip(made.attempts, verdicts, strict=True)))
+
+    plays = {"a": judged("a", "0", "1"), "b": judged("b", "1/2"), "c": played("c", ("y", 1))}
+    m = arm_metrics("none", plays, plays)
+    assert (str(m.visible), m.hidden, str(m.solved)) == ("2/2", Fraction(3, 4), "2/3")

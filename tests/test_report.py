@@ -381,6 +381,16 @@ def test_the_headline_is_chosen_by_the_settings_and_not_by_the_result(arms: Iter
     assert found.arm == headline
 
 
+def test_hidden_tests_are_reported_apart() -> None:
+    results = whole_run()
+    assert list(report_content.apart(results)) == []
+    arms = tuple(replace(a, visible=Rate(part=a.solved.part + 2, whole=N), hidden=Fraction(3, 4)) for a in results.arms)
+    (table,) = report_content.apart(replace(results, arms=arms))
+    assert [cell.text for cell in table.rows[0]] == ["none", f"{ALONE + 2}/{N}", f"{ALONE}/{N}", "75.0 %"]  # of the same plays
+    outcomes, *_ = report_content.sections(replace(results, arms=arms))
+    assert [found.title for found in outcomes.tables][1:] == ["Visible and hidden tests"]
+
+
 def test_figures_stand_with_their_denominators() -> None:
     text = markdown(whole_run())
     row = next(line for line in text.splitlines() if line.startswith("| `checked_threshold` checked"))

@@ -54,6 +54,8 @@ class ArmMetrics:
     unpaired: int
     failed_attempts: int
     usage: Usage
+    visible: Rate = Rate(part=0, whole=0)  # last actions that pass all visible tests / tasks with hidden tests
+    hidden: Fraction = Fraction(0)  # of those tasks, the mean share of hidden tests that the last action passes
 
     @property
     def net(self) -> int:
@@ -76,6 +78,7 @@ def arm_metrics(arm: str, episodes: Episodes, base: Episodes) -> ArmMetrics:
     receipts = [r for t in tasks for r in episodes[t].receipts]
     uses = [use for t in tasks for use in _uses(episodes[t], base[t])]
     paired = [use for use in uses if use is not None]
+    apart = [last.verdict for t in tasks if (last := episodes[t].last) and last.verdict.hidden is not None]
     return ArmMetrics(
         arm=arm,
         solved=Rate(part=sum(solved), whole=len(tasks)),
@@ -93,6 +96,8 @@ def arm_metrics(arm: str, episodes: Episodes, base: Episodes) -> ArmMetrics:
         unpaired=len(uses) - len(paired),
         failed_attempts=sum(not a.verdict.solved for t in tasks for a in episodes[t].attempts),
         usage=timeless(sum((episodes[t].usage for t in tasks), Usage())),
+        visible=Rate(part=sum(verdict.completed and verdict.utility == 1 for verdict in apart), whole=len(apart)),
+        hidden=sum((verdict.hidden or Fraction(0) for verdict in apart), Fraction(0)) / max(1, len(apart)),
     )
 
 

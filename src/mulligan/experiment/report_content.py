@@ -69,7 +69,7 @@ def sections(results: Results) -> tuple[Section, ...]:
     """All that is said in words and tables, in order; plots and records are added by the page."""
     built = results.construction
     every = (
-        Section(key="outcomes", title="Outcomes", tables=(outcomes(results),)),
+        Section(key="outcomes", title="Outcomes", tables=(outcomes(results), *apart(results))),
         Section(key="reading", title="How to read it", paragraphs=tuple(reading(results))),
         Section(key="use", title="Use and price", tables=(uses(results), price(results))),
         Section(key="construction", title="Construction", tables=(stores(built), proposers(built), reasons(built))),
@@ -183,6 +183,18 @@ def outcomes(results: Results) -> Table:
         f"together. Net, points (the difference of the shares solved) and mean score (0 to 100): of all {base.whole} tasks.",
         marked=best.arm if best else "",
     )
+
+
+def apart(results: Results) -> Iterator[Table]:
+    """Visible and hidden tests, where there are hidden ones (SPEC A3.1)."""
+    if any(a.visible.whole for a in results.arms):
+        yield Table(
+            title="Visible and hidden tests",
+            headers=("arm", "pass the visible tests", "pass all tests", "hidden tests passed"),
+            rows=tuple((Cell(a.arm), share(a.visible), share(a.solved), Cell(f"{100 * float(a.hidden):.1f} %")) for a in results.arms),
+            note="Of last actions. The agent sees the visible tests alone; a task is solved when all of both pass. Last column: the share of a "
+            "task's hidden tests that pass, as a mean over tasks.",
+        )
 
 
 def uses(results: Results) -> Table:
