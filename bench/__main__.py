@@ -19,6 +19,7 @@ from bench.figures import QUICK, Figure, Scale, commit, machine
 from bench.mem0_search import Mem0
 from bench.recall import recall
 from bench.starting import starting
+from bench.verdicts import verdicts
 from bench.writes import learn, writes
 
 Group = Callable[[Scale, Path], Iterable[Figure]]
@@ -30,6 +31,7 @@ GROUPS: Mapping[str, Group] = {
     "learn": learn,
     "recall": recall,
     "check": checking,
+    "verdict": verdicts,
 }
 
 

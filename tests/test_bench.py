@@ -22,6 +22,13 @@ NAMES = {
     "learn": ["learn from a failure, below capacity,", "growth of learning, at capacity, from 20"],
     "recall": ["open and recall once", "recall", "recall after a failed attempt", "growth of recall from 20"],
     "check": ["one check in the sandbox"],
+    "verdict": [
+        "verdict on a query, nine databases",
+        "verdict on an assignment",
+        "verdict on UNSAT",
+        "verdict on a model",
+        "verdict on a number",
+    ],
 }
 
 

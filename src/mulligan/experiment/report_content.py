@@ -192,8 +192,8 @@ def apart(results: Results) -> Iterator[Table]:
             title="Visible and hidden tests",
             headers=("arm", "pass the visible tests", "pass all tests", "hidden tests passed"),
             rows=tuple((Cell(a.arm), share(a.visible), share(a.solved), Cell(f"{100 * float(a.hidden):.1f} %")) for a in results.arms),
-            note="Of last actions. The agent sees the visible tests alone; a task is solved when all of both pass. Last column: the share of a "
-            "task's hidden tests that pass, as a mean over tasks.",
+            note="Of last actions. The agent sees the visible tests alone; a task is solved when all of both pass. Last column: the "
+            "share of a task's hidden tests that pass, as a mean over tasks.",
         )
 
 

@@ -7,12 +7,12 @@ in time, or when the worker died. The next question goes to a new one. Threads t
 import atexit
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
 from contextlib import suppress
 from functools import lru_cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,9 @@ class Beside:
     @staticmethod
     def _line(process: subprocess.Popen[bytes], seconds: float) -> bytes:
         assert process.stdout is not None
-        return process.stdout.readline() if wait([process.stdout.fileno()], seconds) else b""
+        answered = select.poll()
+        answered.register(process.stdout, select.POLLIN)
+        return process.stdout.readline() if answered.poll(1000 * seconds) else b""
 
     def close(self) -> None:
         """End the worker. Safe to call twice."""

@@ -26,9 +26,9 @@ if find_spec("latex2sympy2_extended") is None:  # only the worker imports it, an
     raise ModuleNotFoundError("no module named 'latex2sympy2_extended'", name="latex2sympy2_extended")
 
 MANUAL = (
-    "An action is a solution: short steps, each calculation written as an equation such as 3 * 4 = 12, and on the last line "
-    "`The answer is: ` with the answer alone. Reply with the solution, without a code block."
-)
+    "An action is a solution: think step by step, one short sentence a step, each with its calculation written out as an equation in "
+    "numbers. End with a line that begins with `The answer is:` and holds the final answer alone, without words. No code."
+)  # no example: small models copy its numbers
 RULES = "1"
 WORKER = Path(__file__).with_name("maths_worker.py")
 INSTALL = "the algebra of the maths world does not start: pip install 'mulligan[maths]'"

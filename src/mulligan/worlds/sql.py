@@ -8,6 +8,7 @@ A gold query that fails or takes too long makes the verdict incomplete: the task
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -23,7 +24,7 @@ from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
 from mulligan.worlds import sql_copies, sql_evidence
 from mulligan.worlds.sql_compare import Comparison, compare, tie_groups
-from mulligan.worlds.sql_engine import Cell, Failure, Limits, Result, Row, content_hash, hold, run, sqlite_version
+from mulligan.worlds.sql_engine import Cell, Failure, Limits, Result, Row, content_hash, hold, run, run_each, sqlite_version
 from mulligan.worlds.sql_evidence import BLOCKING, execution_signals, feedback, is_blank, judged_signals
 from mulligan.worlds.sql_query import Query, clean, parse, tokens
 from mulligan.worlds.sql_schema import catalogue
@@ -119,7 +120,7 @@ class SqlWorld:
         query = parse(sql, catalogue(state.held))
         outcome = _settled(self._execute(state.held, sql), query)
         seen = execution_signals(sql, query, outcome, state.held)
-        judged = self._judge(state, outcome, seen)
+        judged = self._judge(state, outcome, query, seen)
         signals, solved = seen + judged.signals, judged.completed and judged.utility == 1
         if state.task.split == "heldout":
             signals, told = seen, feedback(outcome, seen)
@@ -152,7 +153,7 @@ class SqlWorld:
             return Failure(code="not_a_query", message="EXPLAIN shows a plan, not an answer")
         return run(held, sql, self.limits)
 
-    def _judge(self, state: SqlState, outcome: Result | Failure, seen: tuple[Signal, ...]) -> _Judgement:
+    def _judge(self, state: SqlState, outcome: Result | Failure, query: Query | None, seen: tuple[Signal, ...]) -> _Judgement:
         gold, options = state.task.payload["gold"], self._options(state.task)
         try:
             wanted, groups = _gold(state.held, gold, self.limits)
@@ -164,21 +165,20 @@ class SqlWorld:
         compared = _compared(wanted, groups, outcome, options)
         if not compared.equal:
             return _Judgement(completed=True, utility=compared.f1 / 2, signals=judged_signals(wanted, outcome, compared))
+        if luck := _plain_luck(outcome, wanted, query, gold, state.held):
+            return _coincidence(luck)
         return self._on_copies(state, outcome, wanted, seen)
 
     def _on_copies(self, state: SqlState, outcome: Result, wanted: Result, seen: tuple[Signal, ...]) -> _Judgement:
         """The judgement of a result that is right on the source: is it right elsewhere, and for a reason?"""
-        gold, sql, options = state.task.payload["gold"], outcome.sql, self._options(state.task)
-        blank = is_blank(wanted.rows)
-        luck = _plain_luck(outcome, wanted, gold, state.held)
+        gold, options = state.task.payload["gold"], self._options(state.task)
+        blank, luck = is_blank(wanted.rows), ""
+        wants = []
         for copy, kind in zip(sql_copies.changed_copies(state.held), cycle(sql_copies.KINDS)):
-            if luck:
-                break
-            try:
-                there, groups = _gold(copy, gold, self.limits)
-            except _Broken:
-                continue
-            result = run(copy, sql, self.limits)
+            with suppress(_Broken):
+                wants.append((copy, kind, *_gold(copy, gold, self.limits)))
+        results = run_each([copy for copy, *_ in wants], outcome.sql, self.limits) if wants else []
+        for (_, kind, there, groups), result in zip(wants, results, strict=False):
             if isinstance(result, Failure) and not result.completed:
                 what = f"on the copy with {kind} rows: {result.message}"
                 return _Judgement(
@@ -187,12 +187,11 @@ class SqlWorld:
             if isinstance(result, Failure) or not _same(there, groups, result, options):
                 luck = f"it is wrong on a changed copy of the database ({kind} rows)"
             blank = blank and is_blank(there.rows)
+            if luck:
+                break
         if blank and any(signal.kind == "unknown_value" for signal in seen) and not _has_unknown(gold, state.held):
             luck = "nothing is wanted here, and it returns nothing because of a value that no row holds"
-        if luck:
-            told = Signal(kind="coincidence", what=f"the result is right on this database by coincidence: {luck}")
-            return _Judgement(completed=True, utility=Fraction(1, 2), signals=(told,))
-        return _Judgement(completed=True, utility=Fraction(1))
+        return _coincidence(luck) if luck else _Judgement(completed=True, utility=Fraction(1))
 
     @staticmethod
     def _options(task: Task) -> dict[str, bool]:
@@ -206,7 +205,12 @@ def _database(task: Task) -> str:
     return path
 
 
-@lru_cache(maxsize=128)
+def _coincidence(luck: str) -> _Judgement:
+    told = Signal(kind="coincidence", what=f"the result is right on this database by coincidence: {luck}")
+    return _Judgement(completed=True, utility=Fraction(1, 2), signals=(told,))
+
+
+@lru_cache(maxsize=512)
 def _gold(held: Path, gold: str, limits: Limits) -> tuple[Result, tuple[int, ...] | None]:
     """The wanted result and its groups of ties. Raises _Broken, which is not remembered."""
     result = _settled(run(held, gold, limits), parse(clean(gold), catalogue(held)))
@@ -243,19 +247,20 @@ def _same(wanted: Result, groups: tuple[int, ...] | None, got: Result, options: 
     return nothing or _compared(wanted, groups, got, options).equal
 
 
-def _plain_luck(outcome: Result, wanted: Result, gold: str, held: Path) -> str:
+def _plain_luck(outcome: Result, wanted: Result, query: Query | None, gold: str, held: Path) -> str:
     """Why a right result says nothing of the query, where its text alone shows that; "" if it does not."""
-    query, asked = parse(outcome.sql, catalogue(held)), parse(clean(gold), catalogue(held))
     if wanted.tables and not outcome.tables:
         return "it reads no table"
-    if query is None or asked is None:
+    if query is None:
         return ""
     shown = [node for item in query.tree.selects for node in item.find_all(exp.Column, exp.Star, exp.Subquery, exp.AggFunc)]
     if wanted.tables and all(query.is_text(node) for node in shown):
         return "it returns a constant"
     limit = query.tree.args.get("limit")
-    if limit and limit.expression.name == str(len(outcome.rows)) != "1" and not asked.tree.find(exp.Limit):
-        return f"its LIMIT {limit.expression.name} is the number of rows that are wanted here"
+    if limit and limit.expression.name == str(len(outcome.rows)) != "1":
+        asked = parse(clean(gold), catalogue(held))
+        if asked is not None and not asked.tree.find(exp.Limit):
+            return f"its LIMIT {limit.expression.name} is the number of rows that are wanted here"
     return ""
 
 

@@ -19,6 +19,7 @@ from mulligan.worlds.sql_schema import Catalogue, Column
 
 FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
 WORDS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+|[^\w\s]")
+SQLITE = sqlglot.Dialect.get_or_raise("sqlite")
 READABLE = 20_000  # characters that are parsed; longer text has no tree
 STARTS = (sqlglot.TokenType.SELECT, sqlglot.TokenType.WITH, sqlglot.TokenType.VALUES, sqlglot.TokenType.L_PAREN)
 COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like, exp.ILike, exp.Is)
@@ -37,7 +38,7 @@ def tokens(text: str) -> list[str]:
 
 def _tokenize(text: str) -> list[sqlglot.Token]:
     try:
-        return sqlglot.tokenize(text, dialect="sqlite") if len(text) <= READABLE else []
+        return SQLITE.tokenize(text) if len(text) <= READABLE else []
     except (SqlglotError, RecursionError, ValueError):
         return []
 
@@ -132,15 +133,16 @@ class Query:
 
 def parse(text: str, catalogue: Catalogue) -> Query | None:
     """The query, or None where sqlglot does not read it as one."""
-    kinds = [token.token_type for token in _tokenize(text)]
+    found = _tokenize(text)
+    kinds = [token.token_type for token in found]
     if not kinds or kinds[0] not in STARTS or sqlglot.TokenType.SEMICOLON in kinds or "\x00" in text:
         return None
     try:
         text.encode()
-        tree = sqlglot.parse_one(text, dialect="sqlite")
+        trees = SQLITE.parser().parse(found, text)
     except (SqlglotError, RecursionError, ValueError):
         return None
-    return Query(text, tree, catalogue) if isinstance(tree, exp.Query) else None
+    return Query(text, trees[0], catalogue) if len(trees) == 1 and isinstance(trees[0], exp.Query) else None
 
 
 def render(tree: exp.Expr) -> str:

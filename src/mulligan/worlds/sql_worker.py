@@ -1,9 +1,9 @@
 """The process that runs untrusted queries: reads requests on standard input, answers on standard output, holds nothing.
 
 Started by file name with an isolated interpreter, so it imports the standard library alone. Frames are a 4-byte length and a
-`marshal` value. A request is (path, sql, seconds, row_cap, byte_cap, memory); an answer is ("rows", columns, rows, tables read) or
-("error", code, message, what was denied). The parent kills it when an answer is late; whatever a query does to memory or time
-(a CTE that doubles at compile time, one long opcode) ends with this process and reaches nobody else.
+`marshal` value. A request is (paths, sql, seconds for each, row_cap, byte_cap). Its answers are, a path, ("rows", columns, rows, tables
+read) or ("error", code, message, what was denied), which is the last one. The parent kills it when an answer is late; whatever a query
+does to memory or time (a CTE that doubles at compile time, one long opcode) ends with this process and reaches nobody else.
 """
 
 import marshal
@@ -16,7 +16,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-CONNECTIONS = 16  # kept open; a task needs the source and three copies
+CONNECTIONS = 16  # kept open; a task needs the source and eight copies
 STEP = 2000  # virtual machine steps between two looks at the clock
 LIMITS = {  # SQLite's own limits, below its defaults where a query for people never goes
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
@@ -90,9 +90,21 @@ class Connection:
             self.sqlite.set_progress_handler(None, 0)
 
 
-def answer(connections: "OrderedDict[str, Connection]", request: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The answer to one request; every way a query can fail is a value."""
-    path, sql, seconds, row_cap, byte_cap = request
+def answers(connections: "OrderedDict[str, Connection]", request: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The answers to one request, as far as the first error."""
+    paths, *rest = request
+    found: list[tuple[Any, ...]] = []
+    for path in paths:
+        found.append(answer(connections, path, *rest))
+        if found[-1][0] == "error":
+            break
+    return found
+
+
+def answer(
+    connections: "OrderedDict[str, Connection]", path: str, sql: str, seconds: float, row_cap: int, byte_cap: int
+) -> tuple[Any, ...]:
+    """What one database answers; every way a query can fail is a value."""
     connection = connections.pop(path, None)
     try:
         connection = connection or Connection(path)
@@ -124,7 +136,7 @@ def main(memory: int) -> None:
     sqlite3.connect(":memory:").execute(f"PRAGMA hard_heap_limit={memory}")
     connections: OrderedDict[str, Connection] = OrderedDict()
     while (request := read(sys.stdin.buffer)) is not None:
-        frame = marshal.dumps(answer(connections, request))
+        frame = marshal.dumps(answers(connections, request))
         sys.stdout.buffer.write(struct.pack("!I", len(frame)) + frame)
         sys.stdout.buffer.flush()
 
