@@ -49,9 +49,10 @@ def new_files(files: dict[str, str]) -> str:
 def change(path: str, old: str, new: str, before: str = "", line: int = 1) -> str:
     """A patch that exchanges one line."""
     context = [before] if before else []
-    body = [*(f" {c}" for c in context), f"-{old}", f"+{new}"]
-    size = len(context) + 1
-    return f"--- a/{path}\n+++ b/{path}\n@@ -{line},{size} +{line},{size} @@\n" + "\n".join(body) + "\n"
+    added = [f"+{one}" for one in new.split("\n")]
+    body = [*(f" {c}" for c in context), f"-{old}", *added]
+    sizes = len(context) + 1, len(context) + len(added)
+    return f"--- a/{path}\n+++ b/{path}\n@@ -{line},{sizes[0]} +{line},{sizes[1]} @@\n" + "\n".join(body) + "\n"
 
 
 SIGN = ("prices.py", "    return sum(prices) * (1 + discount / 100)", "    return sum(prices) * (1 - discount / 100)")
