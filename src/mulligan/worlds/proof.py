@@ -25,9 +25,10 @@ from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
 from mulligan.worlds.sandbox import Limits, Wall
 
 MANUAL = (
-    "An action proves the theorem: the tactics that stand between Proof. and Qed. (in Lean after := by), such as intros n. induction n. "
-    "Or it is the whole text, helper lemmas first, with the theorem as it was stated. Libraries may be required. Admitted, axioms and a "
-    "changed statement are no proof. Reply with the proof alone, in a code block."
+    "An action is a proof of the theorem in the task's own language. In Coq (Rocq) it is the tactics that stand between Proof. and Qed., "
+    "each ending in a dot, such as `intros.` or `induction n.`, or the whole text, helper lemmas first, with the theorem as it was stated. "
+    "In Lean 4 it is what stands after `:= by`. Libraries may be required. Admitted, axioms and a changed statement are no proof. Reply "
+    "with the proof alone, in a code block."
 )
 RULES = "1"  # changes whenever a verdict could change for reasons that are not in the limits, the sandbox or the checkers
 LIMITS = Limits(wall_s=20.0, total_s=60.0, cpu_s=60, memory=2 << 30, output=400_000)

@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from mulligan.errors import UsageError
 from mulligan.worlds.sandbox_inside import read_frame, write_frame
 
 Wall = Literal["bubblewrap", "process"]
-Kind = Literal["passed", "failed", "raised", "timeout", "gone", "broken"]  # broken: the tests' own process ended, which says nothing
+Kind = Literal["passed", "failed", "raised", "timeout", "gone", "broken"]  # broken: the tests' own process, or the sandbox, ended
 
 INSIDE = Path(__file__).with_name("sandbox_inside.py")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
@@ -151,6 +152,7 @@ class _Warm:
     role: str
     _process: subprocess.Popen[bytes] | None = None
     _control: socket.socket | None = None
+    _first: int = -1  # handle of the first process behind the wall: with it all others there are killed
 
     def begin(self, limits: Limits) -> _Channel:
         """A child for one check. An interpreter that died since is replaced; raises UsageError where the wall cannot be put up."""
@@ -161,43 +163,51 @@ class _Warm:
         raise UsageError(f"{self.wall} cannot wall code off here ({said}): {ELSEWHERE}")
 
     def _begin(self, limits: Limits) -> _Channel | None:
-        control = self._control or self._start()
+        if self._control is None and not self._start():
+            return None
         mine, theirs = socket.socketpair()
         channel = _Channel(mine, os.memfd_create("output"))
         told = {"order": "begin", "role": self.role, "limits": limits.resources(self.role)}
         with theirs, suppress(OSError):
-            socket.send_fds(control, [json.dumps(told).encode()], [theirs.fileno(), channel.output])
-            if control.recv(16):
-                return channel
+            assert self._control is not None
+            socket.send_fds(self._control, [json.dumps(told).encode()], [theirs.fileno(), channel.output])
+            return channel
         channel.close()
         return None
 
-    def end(self) -> float:
-        """Kill the child and all that it started; the processor time that it took, in seconds."""
+    def end(self) -> float | None:
+        """Kill the child and all that it started; the processor time that it took, in seconds. None where the interpreter had died."""
         with suppress(OSError, ValueError):
             if self._control:
                 self._control.sendall(b'{"order": "end"}')
                 if told := self._control.recv(1 << 12):
                     return float(json.loads(told)["cpu_s"])
         self.close()
-        return 0.0
+        return None
 
-    def _start(self) -> socket.socket:
-        command, told = walled(self.wall, INSIDE, rights=RIGHTS)
+    def _start(self) -> bool:
+        """Whether it stands there and answers."""
+        into, out = os.pipe()
+        command, told = walled(self.wall, INSIDE, rights=RIGHTS, more=["--info-fd", str(out)])
         mine, theirs = socket.socketpair()
-        with theirs:
+        with theirs, os.fdopen(into) as info:
             env = {"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0", "LANG": "C.UTF-8"}
             self._process = subprocess.Popen(
                 [*command, told, str(theirs.fileno())],
                 env=env,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), out),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
             )
+            os.close(out)
+            with suppress(ValueError, KeyError, OSError):  # nothing is told without a wall, or where it cannot be put up
+                self._first = os.pidfd_open(json.loads(info.read())["child-pid"]) if self.wall == "bubblewrap" else -1
         mine.settimeout(30)
         self._control = mine
-        return mine
+        with suppress(OSError):
+            return bool(mine.recv(1))
+        return False
 
     def close(self) -> str:
         """End the interpreter, and with it everything behind its wall; what it said."""
@@ -206,8 +216,12 @@ class _Warm:
         said = b""
         if self._process:
             self._process.kill()
+            if self._first >= 0:  # killing bubblewrap does not kill what it started
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._first, signal.SIGKILL)
+                os.close(self._first)
             _, said = self._process.communicate()
-        self._control = self._process = None
+        self._control, self._process, self._first = None, None, -1
         return said.decode("utf-8", "replace")[-300:]
 
 
@@ -305,6 +319,8 @@ class Sandbox:
             cpu = self._candidates.end()
             output = os.pread(candidate.output, self.limits.output, 0).decode("utf-8", "replace")
             candidate.close()
+        if cpu is None:  # nobody knows what of it was the program's doing
+            return Report(fault=Outcome(kind="broken", said="the sandbox ended"), output=output)
         return Report(outcomes=tuple(outcomes), fault=fault, output=output, cpu_s=cpu)
 
     def _loaded(self, candidate: _Channel, until: float) -> Outcome | None:

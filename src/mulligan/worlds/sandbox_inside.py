@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from mulligan.worlds.sandbox_wall import CHANNEL, NEWPID, drop_rights, keep_only, limit, own_mounts, refuse_calls
+from mulligan.worlds.sandbox_wall import CHANNEL, NEWPID, Prepared, keep_only, limit
 
 WARM = (
     *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "hashlib", "heapq", "itertools", "math"),
@@ -72,10 +72,13 @@ def serve(wall: str, fd: int) -> None:
     control = socket.socket(fileno=fd)
     for name in WARM:
         importlib.import_module(name)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is an OSError that can be told
+    sys.set_int_max_str_digits(MAX_DIGITS)
+    prepared = Prepared(wall)
     gc.freeze()
-    own = os.open("/proc/self/ns/pid", os.O_RDONLY) if wall != "none" else -1
-    libc = ctypes.CDLL(None, use_errno=True)
-    child, (spare, way) = 0, _fork(libc, own, wall)
+    own = os.open("/proc/self/ns/pid", os.O_RDONLY) if prepared.stands else -1
+    child, (spare, way) = 0, _fork(prepared, own)
+    control.sendall(b"1")
     while True:
         order, fds, _, _ = socket.recv_fds(control, 1 << 12, 2)
         if not order:
@@ -85,49 +88,46 @@ def serve(wall: str, fd: int) -> None:
                 socket.send_fds(way, [order], fds)
             for given in fds:
                 os.close(given)
-            control.sendall(b"1")
-            child, (spare, way) = spare, _fork(libc, own, wall)
+            child, (spare, way) = spare, _fork(prepared, own)
         else:
-            control.sendall(json.dumps(_end(child, wall)).encode())
+            control.sendall(json.dumps(_end(child, prepared)).encode())
 
 
-def _fork(libc: ctypes.CDLL, own: int, wall: str) -> tuple[int, socket.socket]:
+def _fork(prepared: Prepared, own: int) -> tuple[int, socket.socket]:
     """A child that waits for its check, and the way to tell it. `own` is this process's PID namespace, -1 where there is no wall."""
     mine, theirs = socket.socketpair()
-    if own >= 0 and libc.unshare(NEWPID):
+    if own >= 0 and prepared.libc.unshare(NEWPID):
         raise OSError(ctypes.get_errno(), "unshare")
     child = os.fork()
     if child == 0:
         try:
-            _child(theirs.detach(), libc, wall)
+            _child(theirs.detach(), prepared)
         except BaseException:
             traceback.print_exc()
         os._exit(70)
-    if own >= 0 and libc.setns(own, NEWPID):
+    if own >= 0 and prepared.libc.setns(own, NEWPID):
         raise OSError(ctypes.get_errno(), "setns")
     theirs.close()
     return child, mine
 
 
-def _end(child: int, wall: str) -> dict[str, float]:
+def _end(child: int, prepared: Prepared) -> dict[str, float]:
     """Kill the child: as the first process of its namespace it takes all others with it."""
     with suppress(ProcessLookupError):
-        (os.killpg if wall == "none" else os.kill)(child, signal.SIGKILL)
+        (os.kill if prepared.stands else os.killpg)(child, signal.SIGKILL)
     _, _, used = os.wait4(child, 0)
     return {"cpu_s": used.ru_utime + used.ru_stime}
 
 
-def _child(way: int, libc: ctypes.CDLL, wall: str) -> NoReturn:
+def _child(way: int, prepared: Prepared) -> NoReturn:
     os.setsid()
     null = os.open("/dev/null", os.O_RDWR)
     keep_only(way, null, null, null)
-    if wall != "none":
-        own_mounts(libc)
-        drop_rights(libc, wall)
+    if prepared.stands:
+        prepared.own_mounts()
+        prepared.drop_rights()
     os.chdir("/tmp")
-    refuse_calls(libc, filtered=wall != "none")
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is an OSError that can be told
-    sys.set_int_max_str_digits(MAX_DIGITS)
+    prepared.refuse_calls()
     order, fds, _, _ = socket.recv_fds(socket.socket(fileno=CHANNEL), 1 << 12, 2)
     if not order:  # the warm process ended
         os._exit(0)

@@ -4,7 +4,6 @@ Its argument is JSON, see `sandbox_command`. The command's own end is the end: w
 kill this process, which then tells nothing, but neither read nor write its memory or its files.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mulligan.worlds.sandbox_wall import CHANNEL, drop_rights, keep_only, limit, refuse_calls
+from mulligan.worlds.sandbox_wall import CHANNEL, Prepared, keep_only, limit
 
 DUMPABLE, SUBREAPER = 4, 36
 NOT_FOUND = 127
@@ -24,13 +23,13 @@ PATIENCE = 2.0  # seconds to kill what is left
 
 def launch(told: Mapping[str, Any]) -> None:
     """Run the command `told` and write the report."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(SUBREAPER, 1, 0, 0, 0)  # what the command leaves behind becomes a child of this process
+    prepared = Prepared(told["wall"])
+    prepared.libc.prctl(SUBREAPER, 1, 0, 0, 0)  # what the command leaves behind becomes a child of this process
     keep_only(told["report"], os.open("/dev/null", os.O_RDONLY), told["output"], told["output"])
-    if told["wall"] != "none":
-        drop_rights(libc, told["wall"])
-    refuse_calls(libc, filtered=told["wall"] != "none")
-    libc.prctl(DUMPABLE, 0, 0, 0, 0)  # last: a change of user sets it again
+    if prepared.stands:
+        prepared.drop_rights()
+    prepared.refuse_calls()
+    prepared.libc.prctl(DUMPABLE, 0, 0, 0, 0)  # last: a change of user sets it again
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     os.write(CHANNEL, b"started\n")
     began = time.monotonic()

@@ -1,7 +1,7 @@
 """What a process of the sandbox does to itself: its own mounts, no rights, no way to system calls that it has no use for.
 
-In: the C library, and what stands around. These functions are called inside the sandbox, once each, in the order in which they stand
-here. Like everything that runs there this file is handed to an interpreter as text: it may import the standard library alone.
+Made ready by a process that forks, used once by each of its children, in the order in which the methods stand here. Like everything that
+runs inside, this file is handed to an interpreter as text: it may import the standard library alone.
 """
 
 import ctypes
@@ -31,39 +31,57 @@ def keep_only(channel: int, *standard: int) -> None:
     os.closerange(CHANNEL + 1, 1 << 16)
 
 
-def own_mounts(libc: ctypes.CDLL) -> None:
-    """Own mounts and IPC, and nothing of others to be seen."""
-    if libc.unshare(NEWNS | NEWIPC):
-        raise OSError(ctypes.get_errno(), "unshare")
-    for place in HIDDEN:
-        if Path(place).is_dir() and libc.mount(b"tmpfs", place.encode(), b"tmpfs", EMPTY, b"size=64m,nr_inodes=4096,mode=1777"):
-            raise OSError(ctypes.get_errno(), f"mount {place}")
-    for place in ("/dev", "/"):  # what bubblewrap made to hang the rest in
-        if libc.mount(None, place.encode(), None, READ_ONLY, None):
-            raise OSError(ctypes.get_errno(), f"mount {place}")
+class Program(ctypes.Structure):
+    """A filter as the kernel takes it."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
 
-def drop_rights(libc: ctypes.CDLL, wall: str) -> None:
-    """Become another user where `wall` is "uid N", which only root can be told; no capability stays."""
-    if wall.startswith("uid "):  # elsewhere no other user is mapped into this namespace
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        uid = int(wall[4:])
-        with suppress(OSError):  # a container may map few users
-            os.setresuid(uid, uid, uid)
-        if os.getuid() == 0:
-            os.setresuid(NOBODY, NOBODY, NOBODY)
-    header, none = (ctypes.c_uint32 * 2)(0x2008_0522, 0), (ctypes.c_uint32 * 6)()
-    if libc.prctl(AMBIENT, AMBIENT_CLEAR, 0, 0, 0) or libc.capset(header, none):
-        raise OSError(ctypes.get_errno(), "capset")
+class Prepared:
+    """What a process needs to wall itself off, made ready before it is forked: a page that it is the first to touch has to be copied.
 
+    `told` says what stands around: bubblewrap, started by root ("uid N": become that one) or by another "user", or "none".
+    """
 
-def refuse_calls(libc: ctypes.CDLL, *, filtered: bool) -> None:
-    """No rights come back by running a program that has them; where `filtered`, no dangerous system call either."""
-    if libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl")
-    if filtered:
-        _filter(libc)
+    def __init__(self, told: str) -> None:
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.stands = told != "none"
+        self._uid = int(told[4:]) if told.startswith("uid ") else 0  # elsewhere no other user is mapped into this namespace
+        self._places = [place.encode() for place in HIDDEN if Path(place).is_dir()]
+        self._header, self._none = (ctypes.c_uint32 * 2)(0x2008_0522, 0), (ctypes.c_uint32 * 6)()
+        steps = refusals(os.uname().machine)
+        self._filter = ctypes.byref(Program(len(steps) // 8, steps)) if steps and self.stands else None
+
+    def own_mounts(self) -> None:
+        """Own mounts and IPC, and nothing of others to be seen."""
+        mount = self.libc.mount
+        if self.libc.unshare(NEWNS | NEWIPC):
+            raise OSError(ctypes.get_errno(), "unshare")
+        for place in self._places:
+            if mount(b"tmpfs", place, b"tmpfs", EMPTY, b"size=64m,nr_inodes=4096,mode=1777"):
+                raise OSError(ctypes.get_errno(), "mount")
+        for place in (b"/dev", b"/"):  # what bubblewrap made to hang the rest in
+            if mount(None, place, None, READ_ONLY, None):
+                raise OSError(ctypes.get_errno(), "mount")
+
+    def drop_rights(self) -> None:
+        """Become another user, which only root can; no capability stays."""
+        if self._uid:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            with suppress(OSError):  # a container may map few users
+                os.setresuid(self._uid, self._uid, self._uid)
+            if os.getuid() == 0:
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+        if self.libc.prctl(AMBIENT, AMBIENT_CLEAR, 0, 0, 0) or self.libc.capset(self._header, self._none):
+            raise OSError(ctypes.get_errno(), "capset")
+
+    def refuse_calls(self) -> None:
+        """No rights come back by running a program that has them; behind a wall, no dangerous system call either."""
+        if self.libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+        if self._filter and self.libc.prctl(SET_SECCOMP, FILTER, self._filter, 0, 0):
+            raise OSError(ctypes.get_errno(), "seccomp")
 
 
 def limit(limits: Mapping[str, int]) -> None:
@@ -99,12 +117,3 @@ def refusals(machine: str) -> bytes:
     steps += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, REFUSE | errno.ENOSYS)]
     steps += [(EQUAL, 0, 3, clone), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, NAMESPACES), (RETURN, 0, 0, REFUSE | errno.EPERM)]
     return b"".join(struct.pack("HBBI", *step) for step in [*steps, (RETURN, 0, 0, ALLOW)])
-
-
-def _filter(libc: ctypes.CDLL) -> None:
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
-
-    steps = refusals(os.uname().machine)
-    if steps and libc.prctl(SET_SECCOMP, FILTER, ctypes.byref(Program(len(steps) // 8, steps)), 0, 0):
-        raise OSError(ctypes.get_errno(), "seccomp")
