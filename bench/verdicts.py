@@ -5,16 +5,19 @@ databases, the same solver, the same parser, with nothing around them: no walls,
 """
 
 import random
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from bench.figures import Figure, Scale, clocked, figure, in_turns
+from mulligan.building import world
+from mulligan.errors import MulliganError
 from mulligan.protocols import World
 from mulligan.records import Task
-from mulligan.tasks.sample import load_sample, load_scripts, load_sums
+from mulligan.tasks.sample import load_games, load_sample, load_scripts, load_shelves, load_shop, load_sums, load_theorems
 
 BAR = 1.2  # times the bare call
 MOST = 24  # tasks of a world
@@ -23,11 +26,12 @@ ByHand = Callable[[Task, str], bool]
 
 
 def verdicts(scale: Scale, folder: Path) -> Iterator[Figure]:
-    """One figure a world, and one more for answers that say that there is none."""
+    """One figure a world, and one more for answers that say that there is none; then those without a library to stand beside."""
     yield _sql(scale, folder)
     yield from _sat(scale)
     yield from _smt(scale)
     yield _maths(scale)
+    yield from _others(scale, folder)
 
 
 def _sql(scale: Scale, folder: Path) -> Figure:
@@ -129,13 +133,13 @@ def _maths(scale: Scale) -> Figure:
     return _figure("verdict on a number", scale, MathsWorld(), answers, "latex2sympy and sympy", by_hand)
 
 
-def _figure(name: str, scale: Scale, world: World, answers: Sequence[tuple[Task, str]], reference: str, by_hand: ByHand) -> Figure:
+def _figure(name: str, scale: Scale, at: World, answers: Sequence[tuple[Task, str]], reference: str, by_hand: ByHand) -> Figure:
     """The median over tasks; each answer is judged in turn by the world and by hand, and both must find it right."""
     answers = random.Random(1).sample(list(answers), min(MOST, len(answers)))
-    states = [world.start(task) for task, _ in answers]
+    states = [at.start(task) for task, _ in answers]
 
     def ours(n: int) -> None:
-        assert world.act(states[n % len(answers)], answers[n % len(answers)][1]).solved
+        assert at.act(states[n % len(answers)], answers[n % len(answers)][1]).solved
 
     def bare(n: int) -> None:
         assert by_hand(*answers[n % len(answers)])
@@ -144,3 +148,43 @@ def _figure(name: str, scale: Scale, world: World, answers: Sequence[tuple[Task,
         ours(n), bare(n)
     mine, theirs = in_turns(max(len(answers), scale.times // 2), clocked(ours), clocked(bare))
     return figure(name, mine, reference, theirs, bar=BAR, bar_on="ratio")
+
+
+def _others(scale: Scale, folder: Path) -> Iterator[Figure]:
+    """A check in the worlds whose price is that of a checker, an engine or a test run; what is not installed is left out."""
+    times = max(2, scale.times // 20)
+    with suppress(MulliganError, ModuleNotFoundError):
+        yield _checks("verdict on a proof", times, "proof", [(task, str(task.payload["gold"])) for task in load_theorems()[:10]])
+    with suppress(MulliganError):
+        tasks = load_shelves(folder)[:4]
+        yield _checks("verdict on a patch, pytest twice", times, "workspace", [(task, _undone(task)) for task in tasks])
+    with suppress(MulliganError, ModuleNotFoundError):
+        yield _checks("step in the shop", scale.times, "shop", [(task, "search[lamp]") for task in load_shop()[:10]])
+    with suppress(MulliganError, ModuleNotFoundError):
+        yield _checks("move in a game", times, "textgame", [(task, "inventory") for task in load_games()[:3]])
+
+
+def _undone(task: Task) -> str:
+    """The patch that takes the sample's mistake back."""
+    lines = str(task.payload["changes"]).splitlines(keepends=True)
+    turned = {"+": "-", "-": "+"}
+    body = [turned.get(line[0], line[0]) + line[1:] if not line.startswith(("---", "+++")) else line for line in lines]
+    return "".join(re.sub(r"^@@ -(\S+) \+(\S+) @@", r"@@ -\2 +\1 @@", line) for line in body)
+
+
+def _checks(name: str, times: int, world_name: str, answers: Sequence[tuple[Task, str]]) -> Figure:
+    at, answers = world(world_name), answers[:times]
+    states = [at.start(task) for task, _ in answers]
+    try:
+
+        def act(n: int) -> None:
+            with at.restore(at.save(states[n % len(answers)])) as copy:
+                assert at.act(copy, answers[n % len(answers)][1]).completed
+
+        for n in range(len(answers)):
+            act(n)
+        (taken,) = in_turns(times, clocked(act))
+        return figure(name, taken)
+    finally:
+        for state in states:
+            state.__exit__(None, None, None)

@@ -41,6 +41,7 @@ def bench_on_the_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
+@pytest.mark.timeout(120)  # the group of verdicts runs whole test suites
 @pytest.mark.parametrize("group", NAMES)
 def test_every_group_gives_rows_with_their_references(group: str, request: pytest.FixtureRequest) -> None:
     from bench.__main__ import GROUPS, measure
