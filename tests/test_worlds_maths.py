@@ -92,7 +92,7 @@ FOUND = [
     ("42", "42"),
     ("I think\nit is 7", "it is 7"),
     ("", ""),
-    ("\\boxed{never closed", "never closed"),
+    ("\\boxed{never closed", ""),
 ]
 
 

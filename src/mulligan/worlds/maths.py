@@ -29,7 +29,7 @@ MANUAL = (
     "An action is a solution: think step by step, one short sentence a step, each with its calculation written out as an equation in "
     "numbers. End with a line that begins with `The answer is:` and holds the final answer alone, without words. No code."
 )  # no example: small models copy its numbers
-RULES = "1"
+RULES = "2"
 WORKER = Path(__file__).with_name("maths_worker.py")
 INSTALL = "the algebra of the maths world does not start: pip install 'mulligan[maths]'"
 LONGEST = 20_000  # characters of an action

@@ -52,7 +52,7 @@ def _braced(text: str, start: int) -> str:
         depth += {"{": 1, "}": -1}.get(text[place], 0)
         if depth == 0:
             return text[start:place]
-    return text[start:]
+    return ""  # a reply that was cut short: what is there of a number may be half of it
 
 
 def cleaned(text: str) -> Value:
