@@ -56,6 +56,21 @@ def test_react_stops_at_its_limit() -> None:
     assert len(played.attempts) == len(seen) == 2
 
 
+def test_a_long_play_stays_within_a_context_and_keeps_its_last_answer_whole() -> None:
+    class Wordy(ToyWorld):
+        def act(self, state, action):  # type: ignore[no-untyped-def]
+            verdict = super().act(state, action)
+            return replace(verdict, feedback=f"Page {action}.\n{'words ' * 400}end")
+
+    model, seen = replies(*(f"wrong {n}" for n in range(12)))
+    ReAct(max_attempts=12).play(toy_tasks(1)[0], Wordy(), model)
+    answers = [m.content for m in seen[-1][1:] if m.role == "user"][1:]
+    assert len(answers) == 11
+    assert [answer.endswith("end\n\nAct again.") for answer in answers] == [False] * 9 + [True] * 2
+    assert answers[0] == "Page wrong 0. …\n\nAct again."
+    assert sum(map(len, answers)) < 7_000
+
+
 @pytest.mark.parametrize("agent", [ReAct(), Reflexion(), BestOfN(n=2), BestOfN(n=2, choice="guided")], ids=lambda a: str(a))
 def test_on_held_out_tasks_no_request_depends_on_the_gold_answer(agent: ReAct) -> None:
     (source,) = toy_tasks(1, "heldout")

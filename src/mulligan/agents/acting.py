@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mulligan.memory import Memory
 
 PROMPTS = ("act", "reflect")
+MOST_CHARS = 6_000  # of the world's answers in one conversation: plays of many steps would outgrow a model's context
+FIRST_LINE = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +82,10 @@ class Play:
             self._manual(),
             Message(role="user", content="\n\n".join(part for part in opening if part)),
         ]
-        for attempt in self.history:
+        answers = [f"{attempt.verdict.feedback}{self._sight(attempt)}" for attempt in self.history]
+        for attempt, answer in zip(self.history, _fitting(answers), strict=True):
             turns.append(Message(role="assistant", content=attempt.thought or attempt.action))
-            turns.append(Message(role="user", content=f"{attempt.verdict.feedback}{self._sight(attempt)}\n\nAct again."))
+            turns.append(Message(role="user", content=f"{answer}\n\nAct again."))
         return turns
 
     def _sight(self, attempt: Attempt) -> str:
@@ -149,6 +152,17 @@ class Play:
     def _settle(self) -> Usage:
         owed, self._owed = self._owed, Usage()
         return owed
+
+
+def _fitting(answers: Sequence[str]) -> list[str]:
+    """What the world answered in a play. Where that is long, the oldest answers are cut to their first line, and the last never is."""
+    found, over = list(answers), sum(map(len, answers)) - MOST_CHARS
+    for place, answer in enumerate(answers[:-1]):
+        if over <= 0:
+            break
+        found[place] = f"{answer.partition(chr(10))[0][:FIRST_LINE]} …"
+        over -= len(answer) - len(found[place])
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
