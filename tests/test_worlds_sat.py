@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -222,15 +223,40 @@ def test_the_sample_and_files_in_a_folder(tmp_path: Path) -> None:
         load_dimacs(tmp_path)
 
 
-def test_families_need_cnfgen_or_are_made(tmp_path: Path) -> None:
+FAMILY = {  # sizes, and whether the formulas have an assignment
+    "php": ([[4, 3], [3, 3]], [False, True]),
+    "op": ([[4]], [False]),
+    "parity": ([[4], [5]], [True, False]),
+    "count": ([[5, 2], [6, 3]], [False, True]),
+    "tseitin": ([[6, 3]], [False]),
+    "randkcnf": ([[3, 20, 40], [3, 12, 120]], [True, False]),
+}
+
+
+@pytest.mark.parametrize("family", FAMILY)
+def test_families_are_made_and_decided(family: str) -> None:
+    pytest.importorskip("cnfgen", reason="cnfgen is not installed")
+    sizes, wanted = FAMILY[family]
+    tasks, _ = load_cnfgen(family, sizes)
+    world = SatWorld()
+    for task, has_assignment in zip(tasks, wanted, strict=True):
+        with world.start(task) as state:
+            assert world.act(state, "UNSAT").solved is not has_assignment
+
+
+@pytest.mark.parametrize(("family", "size"), [("php", []), ("parity", [4, 4]), ("tseitin", [5, 3]), ("tseitin", [3, 9]), ("op", [-1])])
+def test_sizes_that_make_no_formula_are_refused(family: str, size: list[int]) -> None:
+    pytest.importorskip("cnfgen", reason="cnfgen is not installed")
+    with pytest.raises(UsageError, match=f"makes no {family}"):
+        load_cnfgen(family, [size])
+
+
+def test_families_need_cnfgen(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="no family 'x'"):
         load_cnfgen("x", [[1]])
-    try:
-        tasks, _ = load_cnfgen("php", [[3, 2], [4, 3]])
-    except MissingExtra as error:
-        assert "pip install cnfgen" in str(error)
-    else:
-        assert len(tasks) == 2
+    monkeypatch.setitem(sys.modules, "cnfgen", None)
+    with pytest.raises(MissingExtra, match="pip install cnfgen"):
+        load_cnfgen("php", [[3, 2]])
 
 
 @pytest.mark.timeout(60)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mulligan.errors import MissingExtra, UsageError
 from mulligan.records import Task, content_id
@@ -50,7 +51,8 @@ def load_cnfgen(
     most_clauses: int = MOST_CLAUSES,
 ) -> tuple[list[Task], LoadReport]:
     """Tasks of a family that the package cnfgen makes: php, op, parity, count, tseitin or randkcnf. `sizes` has one list of
-    arguments for each formula; random families draw from the seed and the place in the list.
+    arguments for each formula (parity: points; tseitin: points, and edges at each; the others as cnfgen takes them); random families
+    draw from the seed and the place in the list.
     """
     if family not in FAMILIES:
         raise UsageError(f"no family {family!r}: choose {', '.join(FAMILIES)}")
@@ -67,21 +69,22 @@ def load_cnfgen(
     return _load(listed(), f"cnfgen {family}", family, shares, seed, most_clauses)
 
 
-def _generated(made: object, family: str, size: Sequence[int], seed: int) -> str:
+def _generated(made: Any, family: str, size: Sequence[int], seed: int) -> str:
     import random
 
-    names = {
-        "php": "PigeonholePrinciple",
-        "op": "OrderingPrinciple",
-        "parity": "ParityPrinciple",
-        "count": "CountingPrinciple",
-        "tseitin": "TseitinFormula",
-        "randkcnf": "RandomKCNF",
-    }
+    names = {"php": "PigeonholePrinciple", "op": "OrderingPrinciple", "count": "CountingPrinciple", "randkcnf": "RandomKCNF"}
     random.seed(seed)
+    graphs = import_module("networkx")  # comes with cnfgen
     try:
-        formula = getattr(made, names[family])(*size)
-    except (TypeError, ValueError) as error:
+        if family == "parity":
+            (points,) = size
+            formula = made.CountingPrinciple(points, 2)
+        elif family == "tseitin":
+            points, edges = size
+            formula = made.TseitinFormula(graphs.random_regular_graph(edges, points, seed=seed))
+        else:
+            formula = getattr(made, names[family])(*size)
+    except (TypeError, ValueError, graphs.NetworkXException) as error:
         raise UsageError(f"cnfgen makes no {family} of size {list(size)}: {error}") from error
     return str(formula.to_dimacs())
 
