@@ -26,10 +26,10 @@ from mulligan.worlds.sandbox import Limits, Wall
 
 MANUAL = (
     "An action is a proof of the theorem in the task's own language. In Coq (Rocq) it is the tactics that stand between Proof. and Qed., "
-    "each ending in a dot, such as `intros.` or `induction n.`, or the whole text, helper lemmas first, with the theorem as it was stated. "
+    "each ending in a dot, or the whole text, helper lemmas first, with the theorem as it was stated. "
     "In Lean 4 it is what stands after `:= by`. Libraries may be required. Admitted, axioms and a changed statement are no proof. Reply "
     "with the proof alone, in a code block."
-)
+)  # no tactic as an example: small models copy it
 RULES = "1"  # changes whenever a verdict could change for reasons that are not in the limits, the sandbox or the checkers
 LIMITS = Limits(wall_s=20.0, total_s=60.0, cpu_s=60, memory=2 << 30, output=400_000)
 ODD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
