@@ -21,6 +21,7 @@ from mulligan.worlds.conformance import check_world
 from mulligan.worlds.workspace import WorkspaceWorld
 from mulligan.worlds.workspace_check import PASSES, Run, compare, read_report, shell
 from mulligan.worlds.workspace_files import PROTECTED, Refused, Source, clean, difference, git, new_repository, patched, pristine
+from mulligan.write.proposals import is_local
 
 walled = pytest.mark.usefixtures("walled")
 slow_check = pytest.mark.timeout(90)  # a few runs of pytest, on a busy machine
@@ -375,12 +376,14 @@ def test_operators_mend_a_patch_and_put_one_in_its_place(repository: Path) -> No
         assert not verdict.solved
         first = next(iter(world.edits(state, near, verdict)))
         assert first.proposer == "op:comparison"
+        assert is_local(near, first.action, world.tokens)
         assert world.act(state, first.action).solved
         lost = near.replace("def cheap(price):", "def  cheap (price) :").replace("> 10", "< 10")
         verdict = world.act(state, lost)
         assert verdict.signals[0].kind == "syntax"
         first = next(iter(world.edits(state, lost, verdict)))
         assert first.proposer == "op:place"
+        assert is_local(lost, first.action, world.tokens)
         assert world.act(state, first.action).solved
 
 

@@ -75,8 +75,8 @@ class WorkspaceWorld(Answering):
         return Asked(self.name, task)
 
     def tokens(self, action: str) -> Sequence[str]:
-        """Words and signs of the lines that a patch adds and removes, each line with its sign: places and counts are not what it does."""
-        lines = [line for line in clean(action)[:100_000].splitlines() if line[:1] in "+-"]
+        """Words and signs of a patch's lines, each with its own sign in front; where its parts stand is not what it does."""
+        lines = [line for line in clean(action)[:100_000].splitlines() if line[:1] in "+- " and not line.startswith(("+++ ", "--- "))]
         return [part for line in lines for part in (line[0], *re.findall(r"\w+|[^\w\s]", line[1:]))]
 
     def act(self, state: Asked, action: str) -> Verdict:

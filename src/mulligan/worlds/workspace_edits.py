@@ -24,7 +24,6 @@ from mulligan.worlds.workspace_files import Pristine, Refused, copied, differenc
 
 SECONDS = 30.0
 MOST = 40  # drafts that are checked for one failure
-ENOUGH = 2  # drafts that mend everything, after which the others are not checked
 ALIKE = 0.6  # of the lines that a hunk expects and those where it is put
 HUNK = re.compile(r"^@@ [^\n]*\n(?:(?!@@ |diff --git |--- )[^\n]*\n)*", re.MULTILINE)
 TARGET = re.compile(r"^--- (?:a/)?[^\t\n]+.*\n\+\+\+ (?:b/)?(?P<new>[^\t\n\0]+).*\n", re.MULTILINE)
@@ -72,23 +71,25 @@ def proposals(shop: Workshop, patch: str, signals: Sequence[Signal]) -> Iterator
 
 
 def _placed(shop: Workshop, patch: str) -> Iterator[Proposal]:
-    """The patch with each hunk where the file is most like what it expects."""
-    copy = copied(shop.start.folder)
-    try:
-        for path, hunks in _hunks(patch):
-            place = copy / path
-            if place.is_symlink() or not place.resolve().is_relative_to(copy.resolve()) or not place.is_file():
+    """The patch with each part as the file has it where it is most like what the part expects. What it adds stays."""
+    folder, made = shop.start.folder.resolve(), patch
+    for path, hunks in _hunks(patch):
+        place = folder / path
+        if place.is_symlink() or not place.resolve().is_relative_to(folder) or not place.is_file():
+            return
+        text = place.read_text("utf-8", "surrogateescape")
+        for hunk in hunks:
+            moved = _put(text, hunk)
+            if moved is None:
                 return
-            text = place.read_text("utf-8", "surrogateescape")
-            for hunk in hunks:
-                moved = _put(text, hunk)
-                if moved is None:
-                    return
-                text = moved
-            place.write_text(text, "utf-8", "surrogateescape")
-        yield from _proposal(shop, copy, patch, "op:place", "each part stands where the file is most like what it expects")
-    finally:
-        discard(copy)
+            made = made.replace(hunk, moved, 1)
+    try:
+        discard(patched(shop.start, made, shop.protected)[0])
+    except Refused:
+        return
+    if made != patch:
+        why = "what it expects stands there as the file has it"
+        yield Proposal(action=made, edit=edit_text(patch, made, shop.tokens), why=why, proposer="op:place")
 
 
 def _hunks(patch: str) -> list[tuple[str, list[str]]]:
@@ -99,27 +100,21 @@ def _hunks(patch: str) -> list[tuple[str, list[str]]]:
 
 
 def _put(text: str, hunk: str) -> str | None:
-    """The text with a hunk where it fits best: context as the text has it, what is removed gone, what is added there."""
-    body = [line or " " for line in hunk.splitlines()[1:] if not line.startswith("\\")]
-    expected = [line[1:] for line in body if line[0] in " -"]
-    lines = text.splitlines(keepends=True)
-    if not expected or len(expected) > len(lines) + 2:
+    """The hunk with its context and what it removes as the text has them where they fit best; None where they fit nowhere."""
+    header, *body = hunk.splitlines()
+    expected = [line[1:].strip() for line in body if line[:1] not in ("+", "\\")]
+    lines = text.splitlines()
+    if not expected or len(expected) > len(lines):
         return None
-    wanted = [line.strip() for line in expected]
     stripped = [line.strip() for line in lines]
-    scores = {at: _alike(wanted, stripped[at : at + len(wanted)]) for at in range(max(1, len(lines) - len(wanted) + 1))}
+    scores = {at: _alike(expected, stripped[at : at + len(expected)]) for at in range(len(lines) - len(expected) + 1)}
     at, best = max(scores.items(), key=lambda found: (found[1], -found[0]))
     if best < ALIKE:
         return None
-    made = lines[:at]
+    there, made = iter(lines[at:]), [header]
     for line in body:
-        if line[0] == "+":
-            made.append(f"{line[1:]}\n")
-        else:
-            if line[0] == " " and at < len(lines):
-                made.append(lines[at])
-            at += 1
-    return "".join(made + lines[at:])
+        made.append(line if line[:1] in ("+", "\\") else f"{line[:1] or ' '}{next(there)}")
+    return "\n".join(made) + "\n"
 
 
 def _alike(wanted: Sequence[str], found: Sequence[str]) -> float:
@@ -134,16 +129,31 @@ def _alike(wanted: Sequence[str], found: Sequence[str]) -> float:
 def _better(shop: Workshop, copy: Path, patch: str, signals: Sequence[Signal]) -> Iterator[Proposal]:
     until, least, ranked = time.monotonic() + SECONDS, shop.mended(copied(copy)), list[tuple[Fraction, Draft]]()
     for draft in _drafts(shop.start, copy, patch, signals)[:MOST]:
-        if time.monotonic() > until or sum(share == 1 for share, _ in ranked) >= ENOUGH:
+        if time.monotonic() > until or any(share == 1 for share, _ in ranked):
             break
         if (share := shop.mended(_with(copy, draft))) > least:
             ranked.append((share, draft))
     for _, draft in sorted(ranked, key=lambda found: (-found[0], -found[1].prior)):
+        after = (copy / draft.path).read_text("utf-8", "surrogateescape")
+        if made := _rewritten(patch, draft, after):
+            why = f"{draft.path}: {draft.why}"
+            yield Proposal(action=made, edit=edit_text(patch, made, shop.tokens), why=why, proposer=draft.operator)
+            continue
         changed = _with(copy, draft)
         try:
             yield from _proposal(shop, changed, patch, draft.operator, f"{draft.path}: {draft.why}")
         finally:
             discard(changed)
+
+
+def _rewritten(patch: str, draft: Draft, after: str) -> str:
+    """The patch with the one line exchanged that a draft changes of what the patch adds; "" where it changes something else."""
+    before, now = after.splitlines(), draft.text.splitlines()
+    changed = [place for place, (one, other) in enumerate(zip(before, now, strict=False)) if one != other]
+    if len(before) != len(now) or len(changed) != 1:
+        return ""
+    old, new = f"\n+{before[changed[0]]}\n", f"\n+{now[changed[0]]}\n"
+    return patch.replace(old, new) if patch.count(old) == 1 else ""
 
 
 def _with(copy: Path, draft: Draft) -> Path:
