@@ -16,11 +16,11 @@ from mulligan.records import Task, Verdict
 from mulligan.store import Store
 from mulligan.tasks.sample import load_shelves
 from mulligan.tasks.workspaces import load_workspaces
-from mulligan.worlds import workspace
+from mulligan.worlds import workspace, workspace_edits
 from mulligan.worlds.conformance import check_world
 from mulligan.worlds.workspace import WorkspaceWorld
 from mulligan.worlds.workspace_check import PASSES, Run, compare, read_report, shell
-from mulligan.worlds.workspace_files import PROTECTED, Refused, Source, clean, difference, git, new_repository, patched, pristine
+from mulligan.worlds.workspace_files import PROTECTED, Refused, Source, clean, discard, git, new_repository, patched, pristine
 from mulligan.write.proposals import is_local
 
 walled = pytest.mark.usefixtures("walled")
@@ -337,19 +337,17 @@ def test_a_patch_writes_inside_its_copy_alone(repository: Path, name: str) -> No
     assert not Path("/tmp/escaped-mulligan.py").exists()
 
 
-def test_a_difference_is_the_patch_that_makes_it(repository: Path) -> None:
+def test_a_patch_with_new_files_or_wrong_counts_is_applied(repository: Path) -> None:
     start = pristine(Source(str(repository), "HEAD"), PROTECTED)
-    for patch in (
-        RIGHT,
-        new_files({"more/new.py": "x = 1"}),
-        RIGHT.replace("@@ -1,2 +1,2 @@", "@@ -1,9 +1,9 @@"),
-    ):  # the last with wrong counts
+    for patch, path in (
+        (RIGHT, "prices.py"),
+        (new_files({"more/new.py": "1 - discount"}), "more/new.py"),
+        (RIGHT.replace(",2 @@", ",9 @@"), "prices.py"),
+    ):
         copy, changed = patched(start, patch, PROTECTED)
-        again, _ = patched(start, difference(start, copy), PROTECTED)
         assert changed == []
-        assert {p.relative_to(copy): p.read_bytes() for p in copy.rglob("*.py")} == {
-            p.relative_to(again): p.read_bytes() for p in again.rglob("*.py")
-        }
+        assert "1 - discount" in (copy / path).read_text()
+        discard(copy)
 
 
 def test_a_patch_is_found_in_a_reply() -> None:
@@ -359,6 +357,19 @@ def test_a_patch_is_found_in_a_reply() -> None:
 
 
 # ---- operators ----
+
+
+def test_a_patch_loses_one_of_its_changes_and_is_otherwise_as_it_was_written(repository: Path) -> None:
+    both = RIGHT + "@@ -5,2 +5,2 @@\n def cheap(price):\n-    return price < 10\n+    return price <= 10\n"
+    start = pristine(Source(str(repository), "HEAD"), PROTECTED)
+    texts = []
+    for made, _ in workspace_edits._without_one(both):
+        assert is_local(both, made, WorkspaceWorld().tokens)
+        copy, _ = patched(start, made, PROTECTED)
+        texts.append((copy / "prices.py").read_text())
+        discard(copy)
+    assert [("1 - discount" in text, "<= 10" in text) for text in texts] == [(False, True), (True, False)]
+    assert list(workspace_edits._without_one(RIGHT)) == []
 
 
 @walled

@@ -6,7 +6,7 @@ In: a task. Out: its state. A world of this kind judges an action by the task al
 from dataclasses import dataclass
 from typing import Self
 
-from mulligan.records import Task, content_id
+from mulligan.records import Signal, Task, content_id
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,8 @@ class Answering:
 
     def restore(self, snapshot: Asked) -> Asked:
         return snapshot
+
+
+def told(signal: Signal) -> str:
+    """A signal as agents are told it."""
+    return f"{signal.kind}{f' ({signal.where})' if signal.where else ''}: {signal.what}"

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 
 from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
-from mulligan.worlds.answering import Answering, Asked
+from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.code_text import LONGEST, assemble, clean, tokens, tree
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
 from mulligan.worlds.sandbox import Limits, Outcome, Program, Report, Sandbox, Wall
@@ -124,13 +124,13 @@ def _judge(visible: Sequence[str], report: Report, shift: int) -> _Judgement:
     if report.fault:
         signal = _signal("", report.fault, shift)
         incomplete = report.fault.kind in ("timeout", "broken")
-        return _Judgement(Fraction(0), (signal,), f"The program could not be loaded. {_said(signal)}", incomplete)
+        return _Judgement(Fraction(0), (signal,), f"The program could not be loaded. {told(signal)}", incomplete)
     outcomes = report.outcomes[: len(visible)]
     failed = [(test, outcome) for test, outcome in zip(visible, outcomes, strict=True) if outcome.kind != "passed"]
     signals = tuple(_signal(test, outcome, shift) for test, outcome in failed)
     passed = len(visible) - len(failed)
     lines = [f"{passed} of {len(visible)} tests that you may see pass." if visible else "The program loads; there is no test to see."]
-    lines += [_said(signal) for signal in signals[:SHOWN]]
+    lines += [told(signal) for signal in signals[:SHOWN]]
     if len(signals) > SHOWN:
         lines.append(f"{len(signals) - SHOWN} more fail.")
     if output := report.output.strip():
@@ -169,10 +169,6 @@ def _left(test: str) -> str:
         if isinstance(equation, ast.Compare) and len(equation.ops) == 1:
             return ast.get_source_segment(test, equation.left) or ""
     return ""
-
-
-def _said(signal: Signal) -> str:
-    return f"{signal.kind}{f' ({signal.where})' if signal.where else ''}: {signal.what}"
 
 
 def _cut(text: str) -> str:

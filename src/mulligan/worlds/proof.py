@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from mulligan.errors import InvalidData, UsageError
 from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
 from mulligan.worlds import proof_lean, proof_rocq
-from mulligan.worlds.answering import Answering, Asked
+from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.proof_lean import Lean, lean_theorem
 from mulligan.worlds.proof_rocq import Rocq
 from mulligan.worlds.proof_text import LONGEST, Finding, Theorem, clean, describe, theorems, tokens
@@ -69,7 +69,7 @@ class ProofWorld(Answering):
         lines = [
             "The proof is accepted." if found.accepted else "The proof is not accepted." if found.completed else "There is no verdict."
         ]
-        lines += [f"{one.kind}{f' ({one.where})' if one.where else ''}: {one.what}" for one in found.signals]
+        lines += map(told, found.signals)
         return Verdict(
             completed=found.completed,
             utility=Fraction(1) if found.accepted else Fraction(9, 10) * found.closed,

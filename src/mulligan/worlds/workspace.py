@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mulligan.errors import UsageError
 from mulligan.records import Json, Proposal, Signal, SignalKind, Task, Verdict, content_id
-from mulligan.worlds.answering import Answering, Asked
+from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
 from mulligan.worlds.sandbox import Limits, Wall
 from mulligan.worlds.workspace_check import Comparison, Run, compare, run, shell
@@ -91,7 +91,7 @@ class WorkspaceWorld(Answering):
         compared = compare(self.before(asked), after, asked.tests)
         signals = [Signal(kind="protected", what=f"{path} may not be changed and was restored", where=path) for path in changed]
         signals += _signals(after[0], compared)
-        lines = [_summary(after[0], compared), *(_said(signal) for signal in signals[:SHOWN])]
+        lines = [_summary(after[0], compared), *(told(signal) for signal in signals[:SHOWN])]
         if len(signals) > SHOWN:
             lines.append(f"{len(signals) - SHOWN} more.")
         if not after[0].by_name or after[0].fault or compared.unknown:
@@ -178,10 +178,6 @@ def _signal(name: str, after: Run) -> Signal:
         return Signal(kind="error", what=f"{name} was not run" if after.outcomes.get(name) != "skipped" else f"{name} was skipped")
     kind: SignalKind = "assertion" if re.match(r"(?:AssertionError\b|assert\b)", failing.message) else "exception"
     return Signal(kind=kind, what=f"{name}: {failing.message}", where=failing.where)
-
-
-def _said(signal: Signal) -> str:
-    return f"{signal.kind}{f' ({signal.where})' if signal.where else ''}: {signal.what}"
 
 
 # ---- facts ----

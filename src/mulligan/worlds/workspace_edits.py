@@ -1,9 +1,9 @@
 """Operator proposals for the workspace world: a patch put in its place, without a part, or with a small change of Python.
 
 In: a patch that failed, and the evidence against it. Out: whole patches, best first, with a reason each. A patch that does not apply is
-placed by its content. One that applies is changed where it changed Python, at most one place at a time; the drafts are checked once each,
-as the agent could check them, and ordered by what they mend. These runs are not evaluator calls, and cost up to `SECONDS`. Not
-promised: changes of files that the patch does not touch.
+placed by its content. One that applies is changed in a line of Python that it adds, or loses one of its changes; the drafts are checked
+once each, as the agent could check them, and ordered by what they mend. These runs are not evaluator calls, and cost up to `SECONDS`. Not
+promised: changes of lines that the patch does not add.
 """
 
 import ast
@@ -20,22 +20,22 @@ from mulligan.records import Proposal, Signal
 from mulligan.worlds import code_edits
 from mulligan.worlds.code_drafts import Evidence, Text
 from mulligan.worlds.code_text import parses, tree
-from mulligan.worlds.workspace_files import Pristine, Refused, copied, difference, discard, patched
+from mulligan.worlds.workspace_files import Pristine, Refused, copied, discard, patched
 
 SECONDS = 30.0
 MOST = 40  # drafts that are checked for one failure
 ALIKE = 0.6  # of the lines that a hunk expects and those where it is put
 HUNK = re.compile(r"^@@ [^\n]*\n(?:(?!@@ |diff --git |--- )[^\n]*\n)*", re.MULTILINE)
 TARGET = re.compile(r"^--- (?:a/)?[^\t\n]+.*\n\+\+\+ (?:b/)?(?P<new>[^\t\n\0]+).*\n", re.MULTILINE)
+CHANGE = re.compile(r"^(?:[-+][^\n]*\n)+", re.MULTILINE)
 EXPECTED = re.compile(r"\bassert (.+?) == (.+?)(?: *where\b.*)?$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One changed file of a patched workspace."""
+    """A changed patch."""
 
-    path: str
-    text: str
+    patch: str
     operator: str
     why: str
     prior: float
@@ -131,82 +131,56 @@ def _better(shop: Workshop, copy: Path, patch: str, signals: Sequence[Signal]) -
     for draft in _drafts(shop.start, copy, patch, signals)[:MOST]:
         if time.monotonic() > until or any(share == 1 for share, _ in ranked):
             break
-        if (share := shop.mended(_with(copy, draft))) > least:
+        try:
+            changed, _ = patched(shop.start, draft.patch, shop.protected)
+        except Refused:
+            continue
+        if (share := shop.mended(changed)) > least:
             ranked.append((share, draft))
     for _, draft in sorted(ranked, key=lambda found: (-found[0], -found[1].prior)):
-        after = (copy / draft.path).read_text("utf-8", "surrogateescape")
-        if made := _rewritten(patch, draft, after):
-            why = f"{draft.path}: {draft.why}"
-            yield Proposal(action=made, edit=edit_text(patch, made, shop.tokens), why=why, proposer=draft.operator)
-            continue
-        changed = _with(copy, draft)
-        try:
-            yield from _proposal(shop, changed, patch, draft.operator, f"{draft.path}: {draft.why}")
-        finally:
-            discard(changed)
-
-
-def _rewritten(patch: str, draft: Draft, after: str) -> str:
-    """The patch with the one line exchanged that a draft changes of what the patch adds; "" where it changes something else."""
-    before, now = after.splitlines(), draft.text.splitlines()
-    changed = [place for place, (one, other) in enumerate(zip(before, now, strict=False)) if one != other]
-    if len(before) != len(now) or len(changed) != 1:
-        return ""
-    old, new = f"\n+{before[changed[0]]}\n", f"\n+{now[changed[0]]}\n"
-    return patch.replace(old, new) if patch.count(old) == 1 else ""
-
-
-def _with(copy: Path, draft: Draft) -> Path:
-    changed = copied(copy)
-    (changed / draft.path).write_text(draft.text, "utf-8", "surrogateescape")
-    return changed
+        edit = edit_text(patch, draft.patch, shop.tokens)
+        yield Proposal(action=draft.patch, edit=edit, why=draft.why, proposer=draft.operator)
 
 
 def _drafts(start: Pristine, copy: Path, patch: str, signals: Sequence[Signal]) -> list[Draft]:
-    """Small changes of the Python files that the patch changed, in the functions that it changed; the likeliest first."""
-    found: list[Draft] = []
-    for path, hunks in _hunks(patch):
-        place, original = copy / path, start.folder / path
-        if place.suffix != ".py" or place.is_symlink() or not place.is_file() or path in start.protected:
-            continue
-        before = original.read_text("utf-8", "replace") if original.is_file() else ""
-        after = place.read_text("utf-8", "replace")
-        found += [Draft(path, text, "op:part", why, 0.4) for text, why in _without_one(before, after)] if len(hunks) > 1 else []
-        found += _changed(path, before, after, signals)
+    """The patch as it was written but for one change, the likeliest first: drawn anew, none would be local."""
+    found = [Draft(text, "op:part", why, 0.4) for text, why in _without_one(patch)]
+    for path, _ in _hunks(patch):
+        place = copy / path
+        if place.suffix == ".py" and not place.is_symlink() and place.is_file() and path not in start.protected:
+            found += _changed(path, patch, place.read_text("utf-8", "replace"), signals)
     return sorted(found, key=lambda draft: -draft.prior)
 
 
-def _without_one(before: str, after: str) -> Iterator[tuple[str, str]]:
-    """The file with one of its changes taken back."""
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    changes = [code for code in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes() if code[0] != "equal"]
-    for _, a0, a1, b0, b1 in changes if len(changes) > 1 else ():
-        yield "".join([*new[:b0], *old[a0:a1], *new[b1:]]), f"without the change at line {b0 + 1}"
+def _without_one(patch: str) -> Iterator[tuple[str, str]]:
+    """The patch with one of its changes taken back: what it removes there stays, what it adds is not added."""
+    changes = [found for found in CHANGE.finditer(patch) if not found.group().startswith(("--- ", "+++ "))]
+    for found in changes if len(changes) > 1 else ():
+        kept = "".join(f" {line[1:]}" for line in found.group().splitlines(keepends=True) if line[0] == "-")
+        first = found.group().partition("\n")[0]
+        yield patch[: found.start()] + kept + patch[found.end() :], f"without the change at {first[:80]!r}"
 
 
-def _changed(path: str, before: str, after: str, signals: Sequence[Signal]) -> Iterator[Draft]:
-    """Operators of the code world, where the file was changed."""
+def _changed(path: str, patch: str, after: str, signals: Sequence[Signal]) -> Iterator[Draft]:
+    """Operators of the code world, where the patch shows the line that they change."""
     parsed = tree(after)
     if parsed is None:
         return
-    touched, seen = _touched(before, after, parsed), {after}
+    seen = {patch}
     for draft in code_edits.drafts(Text(after, parsed), _evidence(path, signals)):
-        line = next((n for n, (a, b) in enumerate(zip(after.splitlines(), draft.action.splitlines(), strict=False), 1) if a != b), 0)
-        if line in touched and draft.action not in seen and parses(draft.action):
-            seen.add(draft.action)
-            yield Draft(path, draft.action, draft.operator, draft.why, draft.prior)
+        made = _rewritten(patch, after.splitlines(), draft.action.splitlines())
+        if made and made not in seen and parses(draft.action):
+            seen.add(made)
+            yield Draft(made, draft.operator, f"{path}: {draft.why}", draft.prior)
 
 
-def _touched(before: str, after: str, parsed: ast.Module) -> set[int]:
-    """Lines of the functions in which a file was changed, and changed lines outside of functions."""
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    changed = {n for tag, _, _, b0, b1 in matcher.get_opcodes() if tag != "equal" for n in range(b0 + 1, max(b1, b0 + 1) + 1)}
-    spans = [
-        range(node.lineno, (node.end_lineno or 0) + 1)
-        for node in ast.walk(parsed)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    return changed | {n for span in spans if changed & set(span) for n in span}
+def _rewritten(patch: str, before: Sequence[str], now: Sequence[str]) -> str:
+    """The patch with the one line exchanged that a draft changes of what the patch adds; "" where it changes something else."""
+    changed = [(one, other) for one, other in zip(before, now, strict=False) if one != other]
+    if len(before) != len(now) or len(changed) != 1:
+        return ""
+    old, new = (f"\n+{line}\n" for line in changed[0])
+    return patch.replace(old, new) if patch.count(old) == 1 else ""
 
 
 def _evidence(path: str, signals: Sequence[Signal]) -> Evidence:
@@ -221,9 +195,3 @@ def _evidence(path: str, signals: Sequence[Signal]) -> Evidence:
                 continue
     raised = tuple(signal.what for signal in signals if signal.kind == "exception")
     return Evidence(pairs=tuple(pairs), raised=raised, lines=frozenset(lines))
-
-
-def _proposal(shop: Workshop, copy: Path, patch: str, operator: str, why: str) -> Iterator[Proposal]:
-    made = difference(shop.start, copy)
-    if made and made != patch:
-        yield Proposal(action=made, edit=edit_text(patch, made, shop.tokens) or why, why=why, proposer=operator)

@@ -48,10 +48,10 @@ class Refused(Exception):
     """A patch that cannot be applied; the message says why."""
 
 
-def git(repository: str, *words: str, folder: Path | None = None, text: str | None = None, fine: Sequence[int] = (0,)) -> str:
+def git(repository: str, *words: str, folder: Path | None = None, text: str | None = None) -> str:
     """What git says to `words`, and `text` on its standard input, in `repository`; what it keeps beside it lies in `folder`, if given.
 
-    Raises UsageError with git's words when its status is none of `fine`.
+    Raises UsageError with git's words when it fails.
     """
     environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
@@ -73,7 +73,7 @@ def git(repository: str, *words: str, folder: Path | None = None, text: str | No
         raise UsageError(missing if isinstance(error, FileNotFoundError) else f"git: {error}") from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"git {words[0]} in {repository} took more than {SECONDS:g} s") from None
-    if done.returncode not in fine:
+    if done.returncode:
         raise UsageError(f"git {words[0]} in {repository}: {done.stderr.decode('utf-8', 'replace').strip()[:300]}")
     return done.stdout.decode("utf-8", "surrogateescape")
 
@@ -154,18 +154,6 @@ def patched(start: Pristine, patch: str, protected: Sequence[str]) -> tuple[Path
     except BaseException:
         discard(copy)
         raise
-
-
-def difference(start: Pristine, copy: Path) -> str:
-    """The patch that makes `copy` of the files at the start; "" for none."""
-    place = Path(tempfile.mkdtemp(prefix="mulligan-difference-"))
-    try:
-        for name, folder in (("a", start.folder), ("b", copy)):
-            subprocess.run(["cp", "-a", "--reflink=auto", str(folder), str(place / name)], check=True, capture_output=True)
-        words = ["diff", "--no-index", "--no-prefix", "--no-color", "--no-ext-diff", "--no-textconv", "a", "b"]
-        return git(str(place), *words, folder=place, fine=(0, 1))
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def clean(action: str) -> str:
