@@ -15,7 +15,8 @@ from bench.library import build, decision, failed, fill, heldout_tasks, lesson, 
 from bench.recall import growth
 from mulligan.embeddings import StaticEmbedder
 from mulligan.memory import Examined, Memory, Settings
-from mulligan.records import Episode, Usage, to_json
+from mulligan.nouns import to_json
+from mulligan.records import Episode, Usage
 from mulligan.search import record_text
 from mulligan.store import Store
 from mulligan.worlds.sql import SqlWorld

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from mulligan import records
+from mulligan.nouns import to_json
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "mulligan"
@@ -76,7 +77,7 @@ def settings() -> str:
                 yield from rows(hints[f.name], f"{prefix}{f.name}.")
             else:
                 default = f.default_factory() if f.default is MISSING and f.default_factory is not MISSING else f.default
-                shown = "must be given" if default is MISSING else "none" if default is None else f"`{records.to_json(default)}`"
+                shown = "must be given" if default is MISSING else "none" if default is None else f"`{to_json(default)}`"
                 comment = re.search(rf"^    {f.name}: .*?  # (.*)$", body, re.MULTILINE)
                 yield f"`{prefix}{f.name}`", shown, comment[1] if comment else ""
 

@@ -16,7 +16,8 @@ from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreDamaged, StoreError
 from mulligan.exchange import export_store, import_store, recover
 from mulligan.migrations import TABLES
-from mulligan.records import Record, Usage, from_plain
+from mulligan.nouns import from_plain
+from mulligan.records import Record, Usage
 from mulligan.store import Store
 from test_migrations import DAMAGE, PAGE
 from test_store import ANYTHING, EMBEDDER, NAMES, add, fill, receipt, refused

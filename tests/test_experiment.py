@@ -18,7 +18,8 @@ from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import DEFAULT_ARMS, load_experiment
 from mulligan.models import ScriptedModel
-from mulligan.records import Task, to_json
+from mulligan.nouns import to_json
+from mulligan.records import Task
 from toy import ToyWorld, toy_tasks
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders import attempt, episode, record
-from mulligan import migrations
+from mulligan import database, migrations
 from mulligan.errors import StoreDamaged, StoreError, StoreFrozen
 from mulligan.store import MEMORY, Store
 from test_store import add, fill
@@ -76,7 +76,7 @@ def test_damage_in_a_large_file_shows_when_it_is_touched(tmp_path: Path, monkeyp
     data = path.read_bytes()
     place = data.index(b'"situation":"situation 150"') // PAGE * PAGE
     path.write_bytes(data[:place] + bytes(PAGE) + data[place + PAGE :])
-    monkeypatch.setattr(migrations, "CHECKED", 0)
+    monkeypatch.setattr(database, "CHECKED", 0)
     with Store(path) as store:
         with pytest.raises(StoreDamaged, match="doctor --recover"):
             store.records()
@@ -181,8 +181,8 @@ def test_a_forked_child_opens_the_file_anew(tmp_path: Path) -> None:
 
 def test_a_file_without_write_permission_is_a_frozen_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store(tmp_path / "s.db").close()
-    attach = migrations.attach
-    monkeypatch.setattr(migrations, "attach", lambda file, mode: attach(file, "ro"))  # root may write to any file
+    attach = database.attach
+    monkeypatch.setattr(database, "attach", lambda file, mode: attach(file, "ro"))  # root may write to any file
     with Store(tmp_path / "s.db") as store, pytest.raises(StoreFrozen, match="cannot be written"):
         store.add_episode(episode(attempt()))
 
@@ -190,10 +190,10 @@ def test_a_file_without_write_permission_is_a_frozen_one(tmp_path: Path, monkeyp
 def test_a_frozen_store_opens_in_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store(tmp_path / "s.db") as store:
         key = fill(store)
-    monkeypatch.setattr(migrations.os, "access", lambda *_: False)
+    monkeypatch.setattr(database.os, "access", lambda *_: False)
     modes: list[str] = []
-    attach = migrations.attach
-    monkeypatch.setattr(migrations, "attach", lambda file, mode: attach(file, modes.append(mode) or mode))
+    attach = database.attach
+    monkeypatch.setattr(database, "attach", lambda file, mode: attach(file, modes.append(mode) or mode))
     with Store(tmp_path / "s.db", frozen=True) as store:
         assert store.record(key)
         assert [p.name for p in tmp_path.iterdir()] == ["s.db"]
@@ -201,7 +201,7 @@ def test_a_frozen_store_opens_in_a_folder_that_cannot_be_written(tmp_path: Path,
 
 
 def test_a_writer_that_never_ends_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
     with Store(tmp_path / "s.db") as one, Store(tmp_path / "s.db") as two, one.transaction():
         add(one, record())
         with pytest.raises(StoreError, match="stayed locked"):

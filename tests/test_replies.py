@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mulligan.errors import InvalidData
-from mulligan.records import Condition, noun, to_json
+from mulligan.nouns import noun, to_json
+from mulligan.records import Condition
 from mulligan.replies import MAX_CHARS, MAX_DEPTH, CodeReply, read_code, read_object, read_reply
 
 

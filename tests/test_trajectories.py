@@ -16,7 +16,8 @@ from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import ModelUnreachable, UsageError
 from mulligan.memory import Memory
 from mulligan.models import ScriptedModel
-from mulligan.records import Message, to_json
+from mulligan.nouns import to_json
+from mulligan.records import Message
 from mulligan.store import Store
 from mulligan.trajectories import Line, Outcome, learn, learn_all, read_lines
 from toy import ToyWorld, toy_tasks

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from islands import ask, build
-from mulligan.records import Json, Proposal, Signal, Task, Verdict
+from mulligan.nouns import Json
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds.conformance import Violation, check_world
 from mulligan.worlds.sql import SqlWorld
 from mulligan.worlds.sql_engine import Limits

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mulligan.conditions import holds
-from mulligan.records import to_json
+from mulligan.nouns import to_json
 from mulligan.worlds.conformance import check_world
 from mulligan.worlds.grid import ACTIONS, GridWorld, corridor_tasks
 

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from islands import ask, build, make
 from mulligan.errors import UsageError
-from mulligan.records import Task, Verdict, to_json
+from mulligan.nouns import to_json
+from mulligan.records import Task, Verdict
 from mulligan.worlds import sql_engine
 from mulligan.worlds.sql import SqlWorld
 from mulligan.worlds.sql_engine import Limits, hold

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Self
 
 from builders import task
-from mulligan.records import Condition, Json, Proposal, Signal, Task, Verdict
+from mulligan.nouns import Json
+from mulligan.records import Condition, Proposal, Signal, Task, Verdict
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import Experiment, MemorySettings, TaskSettings
 from mulligan.models import ScriptedModel
+from mulligan.nouns import to_json
 from mulligan.recordings import canonical
-from mulligan.records import Message, to_json
+from mulligan.records import Message
 from toy import ToyWorld, toy_tasks
 
 WRONG = ("one two red", "one blue three", "", "one two three", "red blue green")

@@ -26,9 +26,10 @@ from mulligan.experiment.settings import Experiment, Sandbox, TaskSettings, load
 from mulligan.experiment.stages import Progress
 from mulligan.memory import Memory, Settings
 from mulligan.models import open_model
+from mulligan.nouns import Json, from_plain, to_plain
 from mulligan.protocols import Embedder, Model, Selector, World
 from mulligan.read.selection import Utility, selector
-from mulligan.records import Candidate, Guidance, Json, Situation, Task, from_plain, to_plain
+from mulligan.records import Candidate, Guidance, Situation, Task
 from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
 from mulligan.tasks.sample import DATA

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mulligan.console import clean, fields, heading, note, put, say, short_ids, show_json, table
-from mulligan.records import Candidate, Decision, Json, Record, Statistics, Task, Verdict, to_plain
+from mulligan.nouns import Json, to_plain
+from mulligan.records import Candidate, Decision, Record, Statistics, Task, Verdict
 
 if TYPE_CHECKING:
     from mulligan.building import Asked, Plan

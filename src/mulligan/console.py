@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from mulligan.records import Json, to_plain
+from mulligan.nouns import Json, to_plain
 
 SHORT = 8  # characters of an id without its prefix, unless more are needed to tell two apart
 GAP = 2  # characters between the columns of a table

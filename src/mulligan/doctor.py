@@ -15,7 +15,8 @@ from typing import Literal
 from mulligan.building import EXTRAS, default_model, embedder
 from mulligan.errors import MulliganError, UsageError
 from mulligan.models import EndpointModel
-from mulligan.records import Message, noun
+from mulligan.nouns import noun
+from mulligan.records import Message
 from mulligan.store import Store
 from mulligan.tasks.sample import DATA
 from mulligan.worlds import proof_lean, proof_rocq

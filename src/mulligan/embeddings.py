@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.errors import ModelError, ModelUnreachable, UnknownName
+from mulligan.nouns import noun
 from mulligan.protocols import Embedder
-from mulligan.records import noun
 
 if TYPE_CHECKING:
     from openai import OpenAI

@@ -10,10 +10,11 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
+from mulligan.database import check_names, now
 from mulligan.errors import InvalidData, StoreError
 from mulligan.ledger import Ledger, body
-from mulligan.migrations import check_names, now
-from mulligan.records import LIFECYCLE, Decision, Episode, Split, Task, content_id, noun, to_plain
+from mulligan.nouns import content_id, noun, to_plain
+from mulligan.records import LIFECYCLE, Decision, Episode, Split, Task
 
 Row = tuple[Any, ...]
 

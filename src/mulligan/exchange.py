@@ -18,23 +18,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mulligan.conditions import check_condition
+from mulligan.database import attach, connect, storable
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreDamaged, StoreError
 from mulligan.ledger import body
-from mulligan.migrations import MIGRATIONS, TABLES, attach, connect, storable
-from mulligan.records import (
-    Attempt,
-    Completion,
-    Json,
-    Proposal,
-    Receipt,
-    Record,
-    Statistics,
-    Task,
-    Usage,
-    content_id,
-    from_plain,
-    to_json,
-)
+from mulligan.migrations import MIGRATIONS, TABLES
+from mulligan.nouns import Json, content_id, from_plain, to_json
+from mulligan.records import Attempt, Completion, Proposal, Receipt, Record, Statistics, Task, Usage
 from mulligan.store import Store
 
 FORMAT = "mulligan-store"

@@ -7,9 +7,10 @@ work that is resumed after a kill is never paid for twice in the sums. Bookings 
 import json
 from typing import Any, TypeVar
 
+from mulligan.database import Database, now, storable
 from mulligan.errors import InvalidData, StoreDamaged
-from mulligan.migrations import Database, now, storable
-from mulligan.records import Completion, Json, Usage, from_plain, noun, to_json
+from mulligan.nouns import Json, from_plain, noun, to_json
+from mulligan.records import Completion, Usage
 
 T = TypeVar("T")
 

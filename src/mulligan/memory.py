@@ -17,6 +17,7 @@ from mulligan.edits import Likeness, distance
 from mulligan.embeddings import SAMPLE, Calibration, RememberingEmbedder, StaticEmbedder, calibrate
 from mulligan.errors import UsageError
 from mulligan.meter import estimate_tokens
+from mulligan.nouns import Json
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, Selector, State, World
 from mulligan.read import need, reconstruction, retrieval
@@ -30,7 +31,6 @@ from mulligan.records import (
     Episode,
     Failure,
     Guidance,
-    Json,
     Outcome,
     Proposal,
     Receipt,

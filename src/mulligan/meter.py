@@ -9,8 +9,9 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from mulligan.errors import ModelError
+from mulligan.nouns import Json
 from mulligan.protocols import Model
-from mulligan.records import Completion, Json, Message, Usage
+from mulligan.records import Completion, Message, Usage
 
 
 def estimate_tokens(text: str) -> int:

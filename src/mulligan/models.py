@@ -25,9 +25,10 @@ from urllib.parse import urlsplit
 
 from mulligan.errors import MissingExtra, ModelError, ModelUnreachable, UsageError
 from mulligan.meter import Meter, MeteredModel, estimate_prompt, estimate_tokens
+from mulligan.nouns import Json, to_json
 from mulligan.protocols import Model
 from mulligan.recordings import CachedModel, RecordingModel, ReplayModel
-from mulligan.records import Completion, Json, Message, Usage, to_json
+from mulligan.records import Completion, Message, Usage
 
 __all__ = [
     "CachedModel",

@@ -3,18 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from mulligan.records import (
-    Candidate,
-    Completion,
-    Episode,
-    Json,
-    Message,
-    Proposal,
-    Selection,
-    Situation,
-    Task,
-    Verdict,
-)
+from mulligan.nouns import Json
+from mulligan.records import Candidate, Completion, Episode, Message, Proposal, Selection, Situation, Task, Verdict
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -24,8 +24,9 @@ from typing import Literal, Protocol
 from weakref import WeakValueDictionary
 
 from mulligan.errors import InvalidData, UnseenRequest, UsageError
+from mulligan.nouns import Json, content_id, from_json, from_plain, noun, to_json, to_plain
 from mulligan.protocols import Model
-from mulligan.records import Completion, Json, Message, Usage, content_id, from_json, from_plain, noun, to_json, to_plain
+from mulligan.records import Completion, Message, Usage
 
 Format = Literal["mulligan-recording/1"]
 SHARED = 200  # characters: a shorter beginning is repeated, which reads better than a name

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mulligan.errors import InvalidData
-from mulligan.records import Json, from_plain, to_json
+from mulligan.nouns import Json, from_plain, to_json
 
 MAX_CHARS = 1_000_000
 MAX_DEPTH = 64

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.errors import EmbeddingMismatch, InvalidData
-from mulligan.records import Json, Reason, Record, noun, to_json, to_plain
+from mulligan.nouns import Json, noun, to_json, to_plain
+from mulligan.records import Reason, Record
 
 MAX_FIELD, MAX_RECORD = 20_000, 65_536  # characters of one text; bytes of a record's JSON
 MAX_WORDS = 32  # distinct words of a query that are looked up, longest first: long words are rare ones

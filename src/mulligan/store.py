@@ -17,20 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.conditions import check_condition
+from mulligan.database import check_names, now
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreError
 from mulligan.evidence import Evidence, check_move
 from mulligan.ledger import body
-from mulligan.migrations import check_names, now
+from mulligan.nouns import noun
 from mulligan.protocols import Embedder
-from mulligan.records import (
-    Outcome,
-    Receipt,
-    Record,
-    Statistics,
-    Status,
-    Task,
-    noun,
-)
+from mulligan.records import Outcome, Receipt, Record, Statistics, Status, Task
 from mulligan.search import (
     COMMON,
     NEWEST,
@@ -81,7 +74,7 @@ class Store(Evidence):
     """The database. A context manager. `frozen` opens it for reading only: every write raises StoreFrozen."""
 
     def __init__(self, path: Path | str, *, frozen: bool = False) -> None:
-        """Raises StoreDamaged or StoreError (see migrations.connect); never starts empty over an existing file."""
+        """Raises StoreDamaged or StoreError (see database.connect); never starts empty over an existing file."""
         super().__init__(path, frozen=frozen)
         self._changes = 0  # own changes to records, since opening
         self._stored: dict[str, StoredRecord] = {}

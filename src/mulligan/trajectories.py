@@ -1,6 +1,6 @@
 """Reads a file of episodes, one a line, and learns from it.
 
-In: JSON Lines. A line is an `Episode` as `records.to_json` writes it, or an account of what was tried:
+In: JSON Lines. A line is an `Episode` as `nouns.to_json` writes it, or an account of what was tried:
 
     {"task": {"prompt": "How many rivers are there?", "database": "geo.sqlite", "gold": "SELECT …"}, "actions": ["SELECT …"]}
 
@@ -17,9 +17,10 @@ from pathlib import Path
 
 from mulligan.errors import InvalidData, MulliganError, UsageError
 from mulligan.memory import Memory
+from mulligan.nouns import Json, content_id, from_plain, noun, to_json
 from mulligan.protocols import World
 from mulligan.read import reconstruction
-from mulligan.records import Attempt, Decision, Episode, Json, Task, Usage, content_id, from_plain, noun, to_json
+from mulligan.records import Attempt, Decision, Episode, Task, Usage
 from mulligan.write import signals
 
 MAX_LINE = 8 << 20  # bytes

@@ -10,7 +10,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from mulligan.experiment.statistics import Interval, cluster_interval, mcnemar
-from mulligan.records import Attempt, Episode, Outcome, Receipt, Usage, noun
+from mulligan.nouns import noun
+from mulligan.records import Attempt, Episode, Outcome, Receipt, Usage
 
 HARM = Fraction(1, 20)
 

@@ -16,7 +16,7 @@ from mulligan.experiment.arms import arm
 from mulligan.experiment.report_content import Cell, Table, chance, count, finding, limits, sections, visible
 from mulligan.experiment.report_html import html
 from mulligan.experiment.results import Results
-from mulligan.records import from_plain, to_json, to_plain
+from mulligan.nouns import from_plain, to_json, to_plain
 
 __all__ = ["ReportPaths", "arms_table", "html", "markdown", "read_results", "write_report"]
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from mulligan.experiment.metrics import ArmMetrics, Rate
 from mulligan.experiment.results import Construction, Results
 from mulligan.experiment.statistics import Interval
-from mulligan.records import Usage, to_plain
+from mulligan.nouns import to_plain
+from mulligan.records import Usage
 
 ALPHA = 0.05
 

@@ -11,7 +11,8 @@ from dataclasses import field, replace
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import ArmMetrics, Episodes, arm_metrics, timeless
 from mulligan.experiment.settings import Experiment
-from mulligan.records import Decision, Record, Statistics, Usage, noun
+from mulligan.nouns import noun
+from mulligan.records import Decision, Record, Statistics, Usage
 from mulligan.store import Store
 
 

@@ -16,10 +16,11 @@ from mulligan.experiment import results, stages
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
+from mulligan.nouns import content_id, to_json
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, World
 from mulligan.recordings import CachedModel
-from mulligan.records import Task, content_id, to_json
+from mulligan.records import Task
 from mulligan.store import Store
 from mulligan.write.checks import Policy
 

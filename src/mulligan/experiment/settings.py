@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, from_plain, noun
+from mulligan.nouns import Json, from_plain, noun
 
 DEFAULT_ARMS = (
     "none",

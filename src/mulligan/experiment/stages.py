@@ -20,10 +20,11 @@ from mulligan.experiment.arms import Arm, EphemeralMemory, RandomMemory, Shuffle
 from mulligan.experiment.metrics import first_use, outcome
 from mulligan.experiment.settings import Experiment
 from mulligan.memory import Memory, Settings
+from mulligan.nouns import content_id
 from mulligan.pool import Pool, WorkerDied
 from mulligan.protocols import Agent, Embedder, Model, Selector, World
 from mulligan.read.selection import Threshold, Top1, Utility, selector
-from mulligan.records import Episode, Task, Usage, content_id
+from mulligan.records import Episode, Task, Usage
 from mulligan.store import Store
 from mulligan.write.checks import Policy, Rollout
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MissingExtra, UsageError
-from mulligan.records import Task, content_id
+from mulligan.nouns import content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt, read_bytes
 from mulligan.tasks.loading import LeftOut, LoadReport
 from mulligan.worlds.sat_formula import Formula, read_dimacs

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, Split, Task, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Split, Task
 from mulligan.tasks.files import SHARES, dealt, read_bytes
 from mulligan.tasks.loading import LeftOut, LoadReport
 from mulligan.worlds.textgame_files import MOST, members, parse_pddl

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, Split, Task, content_id, noun
+from mulligan.nouns import Json, content_id, noun
+from mulligan.records import Split, Task
 from mulligan.worlds.sql_engine import Failure, Limits, hold, run
 from mulligan.worlds.sql_schema import describe_schema
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mulligan.errors import MissingExtra, UsageError
-from mulligan.records import Json, Task, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt, read_lines
 from mulligan.tasks.loading import LeftOut, LoadReport, Node, normalised
 from mulligan.worlds.maths_values import cleaned, final_answer

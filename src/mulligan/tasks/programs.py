@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Task, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt, read_lines
 from mulligan.tasks.loading import LeftOut, LoadReport, Node
 from mulligan.worlds.sandbox import Limits, Program, Sandbox, Wall

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mulligan.errors import InvalidData
-from mulligan.records import Task, content_id
+from mulligan.nouns import content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt, read_bytes
 from mulligan.tasks.loading import SPLITS, LeftOut, LoadReport
 from mulligan.tasks.splits import assign_splits

@@ -13,7 +13,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from mulligan.errors import InvalidData
-from mulligan.records import Task, content_id
+from mulligan.nouns import content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt
 from mulligan.tasks.loading import LeftOut, LoadReport, Node, normalised, read_json
 from mulligan.worlds.shop_catalogue import Catalogue, Product, line, load_catalogue, option

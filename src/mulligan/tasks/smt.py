@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mulligan.errors import InvalidData
-from mulligan.records import Task, content_id
+from mulligan.nouns import content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt, read_bytes
 from mulligan.tasks.loading import LeftOut, LoadReport
 from mulligan.worlds.smt_script import read_script

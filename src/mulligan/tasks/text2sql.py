@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from mulligan.records import Split, Task, content_id
+from mulligan.nouns import content_id
+from mulligan.records import Split, Task
 from mulligan.tasks.loading import LoadReport, Node, Question, make_tasks, normalised, read_json
 
 EXCLUDED = "exclude"  # what the collection calls the split of entries that nobody should use

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mulligan.records import Json, Task, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Task
 from mulligan.tasks.files import SHARES, dealt, read_lines
 from mulligan.tasks.loading import SPLITS, LeftOut, LoadReport, Node
 from mulligan.worlds.sandbox import Wall

@@ -6,7 +6,8 @@ In: a task. Out: its state. A world of this kind judges an action by the task al
 from dataclasses import dataclass
 from typing import Self
 
-from mulligan.records import Signal, Task, content_id
+from mulligan.nouns import content_id
+from mulligan.records import Signal, Task
 
 
 @dataclass(frozen=True)

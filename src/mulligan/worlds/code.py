@@ -17,7 +17,8 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.code_text import LONGEST, assemble, clean, tokens, tree
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES

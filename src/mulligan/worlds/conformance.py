@@ -15,8 +15,9 @@ from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import TypeVar, get_args
 
+from mulligan.nouns import Json
 from mulligan.protocols import Snapshot, State, World
-from mulligan.records import Json, Proposal, SignalKind, Task, Verdict
+from mulligan.records import Proposal, SignalKind, Task, Verdict
 
 T = TypeVar("T")
 HOSTILE = (

@@ -11,7 +11,8 @@ from fractions import Fraction
 from typing import Self
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Proposal, Signal, SignalKind, Split, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, SignalKind, Split, Task, Verdict
 
 MOVES: Mapping[str, tuple[int, int]] = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 ACTIONS = (*MOVES, "take", "open")

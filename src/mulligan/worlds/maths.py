@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds import maths_edits
 from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.beside import beside

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from mulligan.edits import edit_text
-from mulligan.records import Json, Proposal
+from mulligan.nouns import Json
+from mulligan.records import Proposal
 from mulligan.worlds.maths_values import Equation, equations
 
 MOST = 24

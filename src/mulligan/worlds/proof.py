@@ -15,7 +15,8 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds import proof_lean, proof_rocq
 from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.proof_lean import Lean, lean_theorem

@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 from importlib.metadata import version
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.sat_formula import Answer, Clause, Formula, read_answer, read_dimacs
 from mulligan.worlds.sat_solver import SOLVER, satisfiable

@@ -18,7 +18,8 @@ from importlib.metadata import version
 from typing import Self
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds import shop_words
 from mulligan.worlds.shop_catalogue import Catalogue, open_catalogue
 from mulligan.worlds.shop_edits import edits

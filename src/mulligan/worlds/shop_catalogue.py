@@ -22,7 +22,7 @@ import bm25s
 import numpy as np
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json
+from mulligan.nouns import Json
 from mulligan.worlds.shop_words import words
 
 MAX_BYTES = 1 << 30

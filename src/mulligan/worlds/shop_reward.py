@@ -17,7 +17,8 @@ from functools import lru_cache
 from rapidfuzz import fuzz, utils
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Signal
+from mulligan.nouns import Json
+from mulligan.records import Signal
 from mulligan.worlds.shop_catalogue import Product, dollars
 from mulligan.worlds.shop_words import colour, names
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from mulligan.records import Json
+from mulligan.nouns import Json
 
 _COLOURS = (
     "amber aqua beige black blue bronze brown burgundy charcoal coral crimson cyan fuchsia gold graphite gray green grey indigo ivory "

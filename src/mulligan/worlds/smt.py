@@ -20,7 +20,8 @@ from typing import Any
 
 from mulligan.edits import edit_text
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.beside import beside
 from mulligan.worlds.smt_script import Answer, Script, read_answer, read_script

@@ -21,7 +21,8 @@ from typing import Self
 from sqlglot import exp
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Proposal, Signal, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds import sql_copies, sql_evidence
 from mulligan.worlds.sql_compare import Comparison, compare, tie_groups
 from mulligan.worlds.sql_engine import Cell, Failure, Limits, Result, Row, content_hash, hold, run, run_each, sqlite_version

@@ -20,7 +20,8 @@ from pathlib import Path
 import sqlglot
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from mulligan.records import Condition, Json, Proposal, Signal
+from mulligan.nouns import Json
+from mulligan.records import Condition, Proposal, Signal
 from mulligan.worlds.sql_clauses import CLAUSES
 from mulligan.worlds.sql_copies import changed_copies
 from mulligan.worlds.sql_engine import Failure, Limits, Result, Row, run

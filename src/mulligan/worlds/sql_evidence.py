@@ -12,7 +12,8 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from mulligan.records import Json, Signal, SignalKind
+from mulligan.nouns import Json
+from mulligan.records import Signal, SignalKind
 from mulligan.worlds.sql_compare import Comparison
 from mulligan.worlds.sql_engine import Failure, Limits, Result, Row, run
 from mulligan.worlds.sql_query import Compared, Query, render

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Attempt, Condition, Json, Proposal, Signal, SignalKind, Task, Usage, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Attempt, Condition, Proposal, Signal, SignalKind, Task, Usage, Verdict
 from mulligan.worlds.beside import beside
 from mulligan.worlds.textgame_files import Game, read_game, told
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from mulligan.errors import InvalidData, UsageError
-from mulligan.records import Json, to_json
+from mulligan.nouns import Json, to_json
 
 PARTS = ("pddl_domain", "grammar", "pddl_problem")
 MOST = 8 << 20  # bytes of one game; ALFWorld's have 0.1 MB

@@ -18,7 +18,8 @@ from os import getpid
 from pathlib import Path
 
 from mulligan.errors import UsageError
-from mulligan.records import Json, Proposal, Signal, SignalKind, Task, Verdict, content_id
+from mulligan.nouns import Json, content_id
+from mulligan.records import Proposal, Signal, SignalKind, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
 from mulligan.worlds.sandbox import Limits, Wall

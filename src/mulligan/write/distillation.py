@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from mulligan.conditions import holds
 from mulligan.edits import Tokens, edit_text
 from mulligan.errors import InvalidData
-from mulligan.records import Attempt, Condition, Decision, Episode, Gain, Json, Provenance, Record
+from mulligan.nouns import Json
+from mulligan.records import Attempt, Condition, Decision, Episode, Gain, Provenance, Record
 
 SITUATION_CHARS, ACTION_CHARS, DIFF_CHARS = 600, 800, 600  # SPEC A3.3
 MAX_ATOMS = 3
