@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "worlds.*": "nouns records errors protocols replies edits worlds*",
     "tasks": "errors",
     "tasks.*": "nouns records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
-    "worlds.textgame* worlds.maths_values worlds.sandbox",
+    "worlds.textgame* worlds.maths_values worlds.maths_generated worlds.sandbox",
     "agents": "errors protocols",
     "agents.*": "nouns records errors protocols replies prompts agents*",
     "experiment": "",
@@ -96,12 +96,12 @@ MAY_USE = {
     "pickle shelve dill": "",  # nothing is stored in a form that runs when it is read
     "marshal": "worlds.*",  # between a world and its own worker process, never to disk
     # registries; anywhere else they would blind the table above
-    "importlib.import_module __import__ runpy": "__init__ read.selection tasks.dimacs tasks.maths worlds worlds.sandbox_inside "
-    "building experiment.* cli*",
+    "importlib.import_module __import__ runpy": "__init__ read.selection tasks.dimacs worlds worlds.sandbox_inside "
+    "worlds.maths_gym building experiment.* cli*",
 }
 
 MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 30_000, 25, 120
-RUNS_STRANGERS = {"worlds.sandbox_inside"}  # what a stranger's code raises, whatever it is, is the answer
+RUNS_STRANGERS = {"worlds.maths_gym", "worlds.sandbox_inside"}  # what a stranger's code raises, whatever it is, is the answer
 SHORTER = {"protocols": 120, "errors": 60}  # what must stay on one page
 BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "base", "core", "manager"])
 

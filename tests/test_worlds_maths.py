@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mulligan.errors import InvalidData, MissingExtra, UsageError
+from mulligan.errors import InvalidData
 from mulligan.records import Task, Verdict
-from mulligan.tasks.maths import load_gsm8k, load_math, load_reasoning_gym
+from mulligan.tasks.maths import load_gsm8k, load_math
 from mulligan.tasks.sample import load_sums
 from mulligan.tasks.splits import check_splits
 from mulligan.worlds.beside import Beside
@@ -220,17 +220,6 @@ def test_layouts_of_math(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"problem": "x"}')
     with pytest.raises(InvalidData, match="line 1 must be an object with an 'answer' or a 'solution'"):
         load_math(tmp_path / "bad.jsonl")
-
-
-def test_generators_need_reasoning_gym_or_are_made() -> None:
-    try:
-        tasks, _ = load_reasoning_gym(["basic_arithmetic"], size=4)
-    except MissingExtra as error:
-        assert "pip install reasoning-gym" in str(error)
-    else:
-        assert len(tasks) > 0
-        with pytest.raises(UsageError):
-            load_reasoning_gym(["no_such_generator"])
 
 
 @pytest.mark.parametrize("kind", ["gsm8k", "math"])

@@ -2,8 +2,9 @@
 
 In: tasks with payload {"gold": answer}. Out: verdicts with utility as in SPEC A3.1: 1 when the answer is right, else half the share of the
 text's own calculations that hold. Plain numbers are compared here, everything else by algebra in a process that is killed when it takes
-too long. What cannot be parsed whole, or told, is unknown: neither right nor wrong. Feedback and signals come from the text's calculations
-alone; on source tasks also that the answer is wrong, never what it should be.
+too long. What cannot be parsed whole, or told, is unknown: neither right nor wrong. A question that reasoning-gym made (payload "gym") is
+judged by the verifier of its generator, behind the sandbox's walls, and its score is the utility. Feedback and signals come from the text's
+calculations alone; on source tasks also that the answer is wrong, never what it should be.
 """
 
 import time
@@ -18,10 +19,11 @@ from pathlib import Path
 from mulligan.errors import UsageError
 from mulligan.nouns import Json, content_id
 from mulligan.records import Proposal, Signal, Task, Verdict
-from mulligan.worlds import maths_edits
+from mulligan.worlds import maths_edits, maths_generated
 from mulligan.worlds.answering import Answering, Asked
 from mulligan.worlds.beside import beside
-from mulligan.worlds.maths_values import Unclear, cleaned, compare, equations, final_answer
+from mulligan.worlds.maths_values import Unclear, cleaned, compare, equations, final_answer, final_text
+from mulligan.worlds.sandbox import Wall
 
 if find_spec("latex2sympy2_extended") is None:  # only the worker imports it, and could not say so
     raise ModuleNotFoundError("no module named 'latex2sympy2_extended'", name="latex2sympy2_extended")
@@ -41,6 +43,7 @@ class MathsWorld(Answering):
     """Settings only, so that it can be sent to other processes."""
 
     time_limit_s: float = 3.0
+    wall: Wall = "bubblewrap"  # around reasoning-gym's verifiers
     name: str = "maths"
     manual: str = MANUAL
 
@@ -63,9 +66,15 @@ class MathsWorld(Answering):
 
     def act(self, state: Asked, action: str) -> Verdict:
         began = time.perf_counter()
-        action, heldout = action[:LONGEST], state.task.split == "heldout"
-        answer = final_answer(action)
-        right = self.judge(str(state.task.payload["gold"]), answer, state.task.prompt) if answer.strip() else False
+        action, heldout, gym = action[:LONGEST], state.task.split == "heldout", state.task.payload.get("gym")
+        answer = final_text(action) if gym else final_answer(action)
+        score: Fraction | None = Fraction(0)
+        if answer.strip() and gym:
+            score = maths_generated.score(gym, state.task.prompt, answer, self.time_limit_s, self.wall)
+        elif answer.strip():
+            same = self.judge(str(state.task.payload["gold"]), answer, state.task.prompt)
+            score = None if same is None else Fraction(same)
+        right = None if score is None else score == 1
         steps = equations(action)
         signals = [
             Signal(kind="assertion", what=f"{step.left} = {step.right} does not hold: it is {maths_edits.written(step.value)}")
@@ -81,14 +90,15 @@ class MathsWorld(Answering):
             )
             signals.append(Signal(kind="refuted" if right is False else "error", what=why))
         told = ["The answer is right." if right and not heldout else f"You answered {answer.strip()[:200]}."]
+        partial = score if gym else Fraction(sum(step.holds for step in steps), 2 * len(steps)) if steps else None
         return Verdict(
             completed=right is not None,
-            utility=Fraction(1) if right else Fraction(sum(step.holds for step in steps), 2 * len(steps)) if steps else Fraction(0),
+            utility=Fraction(1) if right else partial or Fraction(0),
             solved=right is True,
             feedback="\n".join([*told, *(f"{signal.kind}: {signal.what}" for signal in signals)]),
             signals=tuple(signals),
             done=not seen if heldout else right is True,
-            evaluator=f"{self.name}/{self.version}",
+            evaluator=f"{self.name}/{self.version}" + (f" {maths_generated.verifier()}" if gym else ""),
             seconds=time.perf_counter() - began,
         )
 

@@ -46,6 +46,14 @@ def final_answer(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+def final_text(text: str) -> str:
+    """An answer of any form in a text, such as a grid of several lines: all that follows the last mark, without what stands around it."""
+    marks = list(re.finditer(r"<answer>|####|answer\s*(?:is|:|=)\s*:?", text := text[-20_000:], re.IGNORECASE))
+    found = text[marks[-1].end() :].partition("</answer>")[0].strip() if marks else final_answer(text)
+    fence = re.match(r"```\w*\n(.*?)\n?```", found, re.DOTALL)
+    return fence.group(1) if fence else found.strip("`* ")
+
+
 def _braced(text: str, start: int) -> str:
     depth = 1
     for place in range(start, len(text)):
