@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from mulligan.embeddings import open_embedder
 from mulligan.errors import InvalidData, MissingExtra, MulliganError, UnknownName, UsageError
@@ -114,12 +114,19 @@ def world(name: str, sandbox: str = "") -> World:
     a sandbox is chosen for a world that runs no code, or is no known one.
     """
     cls = _named("world", name, WORLDS)
-    if sandbox and sandbox not in get_args(Sandbox):
-        raise UsageError(f"no sandbox {sandbox!r}: choose {' or '.join(get_args(Sandbox))}")
+    sandbox = sandbox and wall(sandbox)
     if sandbox and "wall" not in inspect.signature(cls).parameters:
         raise UsageError(f"the world {name} runs no code, so there is no sandbox to choose")
     made: World = cls(wall=sandbox) if sandbox else cls()
     return made
+
+
+def wall(name: str) -> Sandbox:
+    """The sandbox of that name. Raises UsageError for an unknown one."""
+    for known in get_args(Sandbox):
+        if name == known:
+            return cast("Sandbox", name)
+    raise UsageError(f"no sandbox {name!r}: choose {' or '.join(get_args(Sandbox))}")
 
 
 def embedder(name: str) -> Embedder:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.main import get_command
 
-from mulligan import __version__, cli_store
+from mulligan import __version__, cli_audit, cli_store
 from mulligan.cli_store import HERE, WORLD_NAMES, AsJson, SandboxName, StoreFile, open_store
 from mulligan.errors import MulliganError, UsageError
 
@@ -225,6 +225,7 @@ for command, name, panel in (
     (cli_store.retire, "retire", STORE),
     (cli_store.restore, "restore", STORE),
     (cli_store.forget, "forget", STORE),
+    (cli_audit.audit, "audit", CARE),
     (cli_store.doctor, "doctor", CARE),
     (cli_store.check_world, "check-world", CARE),
 ):

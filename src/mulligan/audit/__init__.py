@@ -1,0 +1,1 @@
+"""Audit: is what a memory holds still true, and was it ever."""

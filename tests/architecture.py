@@ -1,0 +1,106 @@
+"""The tables of the package's shape, which test_architecture.py holds the sources against.
+
+A row here is a decision: change it together with docs/decisions.md. Names are dotted and without the package's own name;
+`*` matches anything, `!` takes away. What is allowed for type checking only stands in TYPES_ONLY. EXCEPTIONS may only shrink.
+"""
+
+STAGE = "nouns records errors protocols conditions replies prompts edits"
+MAY_IMPORT = {
+    "__init__": "* !cli* !console !building !doctor !trajectories !experiment* !audit* !server !train*",
+    "errors": "",
+    "nouns": "errors",
+    "records": "nouns",
+    "protocols": "nouns records",
+    "conditions": "nouns records errors",
+    "replies": "nouns records errors",
+    "edits": "",
+    "pool": "nouns records errors protocols",
+    "migrations": "",
+    "database": "errors migrations",
+    "search": "nouns records errors",
+    "ledger": "nouns records errors database",
+    "evidence": "nouns records errors database ledger",
+    "store": "nouns records errors protocols conditions database ledger evidence search",
+    "exchange": "nouns records errors conditions database migrations ledger store",
+    "meter": "nouns records errors protocols",
+    "recordings": "nouns records errors protocols",
+    "models": "nouns records errors protocols replies meter recordings",
+    "embeddings": "nouns records errors protocols",
+    "prompts": "errors",
+    "write": "",
+    "write.checks": f"{STAGE} pool",  # alternatives are tried in parallel
+    "write.*": STAGE,
+    "read": "",
+    "read.retrieval": f"{STAGE} store search",  # retrieval alone asks the store
+    "read.selection": f"{STAGE} read.features",  # training and serving share one feature function
+    "read.*": STAGE,
+    # the only file that knows the stages
+    "memory": "* !cli* !console !building !doctor !trajectories !experiment* !agents* !tasks* !worlds.* !server !train*",
+    "worlds": "errors protocols",
+    "worlds.*": "nouns records errors protocols replies edits worlds*",
+    "tasks": "errors",
+    "tasks.*": "nouns records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
+    "worlds.textgame* worlds.maths_values worlds.maths_generated worlds.sandbox",
+    "audit": "",
+    "audit.repetition": "protocols",
+    "audit.grounding": "",
+    "audit.logs": "nouns errors store",
+    "audit.measures": "nouns protocols audit*",
+    "audit.recheck": "nouns audit* worlds.sandbox",  # what a log stores is run again
+    "audit.page": "audit* experiment.report_content",
+    "agents": "errors protocols",
+    "agents.*": "nouns records errors protocols replies prompts agents*",
+    "experiment": "",
+    "experiment.*": "* !cli* !console !building !doctor !trajectories !server",
+    "console": "* !cli*",
+    "building": "* !cli* !console !doctor !trajectories",
+    "doctor": "* !cli* !console !trajectories",
+    "trajectories": "* !cli* !console !building !doctor",
+    "cli*": "*",  # the composition root
+}
+TYPES_ONLY = {"protocols": "memory", "agents.*": "memory"}
+
+PROCESSES = "worlds.* pool"
+MAY_USE = {
+    "sqlite3": "store database migrations search exchange doctor worlds.sql* tasks.loading tasks.sample",
+    "openai": "models embeddings",
+    "xllamacpp": "models",
+    "wordllama": "embeddings",
+    "pydantic": "nouns records",
+    "sqlglot": "worlds.sql*",
+    "pysat": "worlds.sat_solver",
+    "sympy latex2sympy2_extended": "worlds.maths_worker",
+    "z3 cvc5": "worlds.smt_worker",
+    "bm25s": "worlds.shop_catalogue",
+    "rapidfuzz": "worlds.shop_reward",
+    "textworld fast_downward": "worlds.textgame_worker",
+    "typer click rich": "cli* console",
+    "matplotlib": "experiment.report*",
+    "numpy": "*",
+    "torch transformers trl peft": "train.*",
+    "starlette fastapi uvicorn mcp asyncio": "server",
+    "subprocess multiprocessing concurrent.futures pty": PROCESSES,
+    "os.fork* os.system os.popen os.exec* os.spawn* os.posix_spawn*": PROCESSES,
+    "http urllib.request httpx requests aiohttp": "models",
+    "socket": "worlds.sandbox*",  # between the host and what runs behind its walls
+    "pickle shelve dill": "",  # nothing is stored in a form that runs when it is read
+    "marshal": "worlds.*",  # between a world and its own worker process, never to disk
+    # registries; anywhere else they would blind the table above
+    "importlib.import_module __import__ runpy": "__init__ read.selection tasks.dimacs worlds worlds.sandbox_inside "
+    "worlds.maths_gym building experiment.* cli*",
+}
+
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 30_000, 25, 120
+RUNS_STRANGERS = {"worlds.maths_gym", "worlds.sandbox_inside"}  # what a stranger's code raises, whatever it is, is the answer
+SHORTER = {"protocols": 120, "errors": 60}  # what must stay on one page
+BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "base", "core", "manager"])
+
+# (rule, place) → why. Broad handlers are allowed around a trial, a request or a command; nothing else is foreseen.
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("handlers", "cli:main"): "around a command: the last line of defence, which shows one line instead of a traceback",
+    ("sizes", "cli:learn"): "a parameter is an option of the command, and two are for one world",
+    ("handlers", "trajectories:learn"): "around a trial: one bad line of a file of episodes must not lose the others",
+    ("handlers", "worlds.maths_worker:judged"): "around a request: the parser raises a plain Exception for what it cannot read",
+    ("handlers", "worlds.textgame_worker:main"): "around a request: a stranger's game may make its engine raise anything",
+    ("handlers", "worlds.conformance:attempt"): "around a trial: the world under check may raise anything, and that is the finding",
+}
