@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "audit.recheck": "nouns audit* worlds.sandbox",  # what a log stores is run again
     "audit.page": "audit* experiment.report_content",
     "agents": "errors protocols",
-    "agents.*": "nouns records errors protocols replies prompts agents*",
+    "agents.*": "nouns records errors protocols replies prompts agents* audit.repetition audit.grounding",
     "experiment": "",
     "experiment.*": "* !cli* !console !building !doctor !trajectories !server",
     "console": "* !cli*",

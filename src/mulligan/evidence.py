@@ -60,7 +60,7 @@ class Evidence(Ledger):
         texts = [body(attempt) for attempt in episode.attempts]
         rest = {f.name: getattr(episode, f.name) for f in fields(Episode) if f.name not in ("task", "attempts")}
         with self.transaction():
-            task, key = self.add_task(episode.task), content_id("epi", episode)
+            task, key = self.add_task(episode.task), episode.id
             if self._insert("episodes", id=key, task=task, created_at=now(), body=body(rest)):
                 for number, text in zip(numbers, texts, strict=True):
                     self._insert("attempts", episode=key, number=number, body=text)

@@ -78,7 +78,7 @@ def import_store(store: Store, stream: TextIO) -> dict[str, int]:
                     if table == "episodes":
                         episodes[row["id"]] = number
             for key, number in episodes.items():  # noqa: B007  # the handler below says it
-                if content_id("epi", store.episode(key)) != key:
+                if store.episode(key).id != key:
                     raise InvalidData("the id of the episode is not that of its content")
                 store.decisions(key)
     except (InvalidData, StoreDamaged, UnicodeDecodeError) as error:

@@ -9,7 +9,7 @@ from dataclasses import field, fields
 from fractions import Fraction
 from typing import Literal
 
-from mulligan.nouns import Json, content_id, noun
+from mulligan.nouns import Json, content_id, noun, to_plain
 
 Split = Literal["source", "train", "heldout"]
 Outcome = Literal["helped", "hurt", "neutral"]
@@ -59,6 +59,7 @@ Reason = Literal[
     "injected_text",  # derived from guidance that this package itself put into the context
     "evicted",
 ]
+Refusal = Literal["unparseable", "cites_no_step", "names_no_target", "not_new"]  # of a reflection, by its gate
 
 LIFECYCLE: Mapping[str, frozenset[str]] = {
     "proposed": frozenset({"checked", "refused"}),
@@ -215,6 +216,19 @@ class Attempt:
 
 
 @noun
+class Review:
+    """What became of the reflection after a trial, and why drafts of it were refused.
+
+    `evidence` stands in for a reflection that was refused twice; without any evidence `nothing` is kept. `set_aside`: the notes had frozen,
+    so the next attempt was made without them.
+    """
+
+    trial: int
+    kept: Literal["reflection", "evidence", "nothing", "set_aside"]
+    refused: tuple[Refusal, ...] = ()
+
+
+@noun
 class Episode:
     """One play of one task by one agent, from start to end."""
 
@@ -225,7 +239,14 @@ class Episode:
     receipts: tuple[Receipt, ...] = ()  # of the guidance that the attempts had in their context
     prompts: Mapping[str, str] = field(default_factory=dict)  # prompt name → hash
     reflections: tuple[str, ...] = ()
+    reviews: tuple[Review, ...] = ()
     label: str = ""  # what tells two plays of one task apart: arm, stage, seed
+
+    @property
+    def id(self) -> str:
+        """Hash of its content. Reviews are left out where there are none: episodes of before they were kept keep their ids."""
+        said = to_plain(self)
+        return content_id("epi", said if self.reviews else {name: value for name, value in said.items() if name != "reviews"})
 
     @property
     def last(self) -> Attempt | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mulligan.errors import InvalidData, MulliganError, UsageError
 from mulligan.memory import Memory
-from mulligan.nouns import Json, content_id, from_plain, noun, to_json
+from mulligan.nouns import Json, from_plain, noun, to_json
 from mulligan.protocols import World
 from mulligan.read import reconstruction
 from mulligan.records import Attempt, Decision, Episode, Task, Usage
@@ -104,7 +104,7 @@ def learn(memory: Memory, line: Line) -> Outcome:
     try:
         episode = line.episode or _replay(line.task, line.account, memory.world)
         failures = signals.failures(episode, tokens=memory.world.tokens, clean=reconstruction.strip)
-        key = content_id("epi", episode)
+        key = episode.id
         if failures and all(memory.store.examined(key, failure.attempt.index) for failure in failures):
             return Outcome(number=line.number, task=line.task.id, failures=len(failures), known=True)
         examined = memory.examine(episode)

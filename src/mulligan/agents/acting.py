@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mulligan.agents.evidence import WANTED, block, evidence, refusal, request
 from mulligan.prompts import prompt
 from mulligan.protocols import Model, State, World
-from mulligan.records import Attempt, Episode, Message, Receipt, Task, Usage
+from mulligan.records import Attempt, Episode, Message, Receipt, Refusal, Review, Task, Usage
 from mulligan.replies import read_code
 
 if TYPE_CHECKING:
     from mulligan.memory import Memory
 
 PROMPTS = ("act", "reflect")
+DRAFTS = 2  # of a reflection on evidence
+REFLECTION_TOKENS = 200
 MOST_CHARS = 6_000  # of the world's answers in one conversation: plays of many steps would outgrow a model's context
 FIRST_LINE = 160
 
@@ -47,6 +50,7 @@ class Play:
     attempts: list[Attempt] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     reflections: list[str] = field(default_factory=list)
+    reviews: list[Review] = field(default_factory=list)
     trial: int = 0
     _owed: Usage = field(default_factory=Usage)  # spent since the last attempt on recall and reflection
 
@@ -130,10 +134,29 @@ class Play:
         """Ask the model what to do differently after the last attempt, and keep its answer (Reflexion's `self` mode)."""
         last = self.attempts[-1]
         parts = [self.task.context, f"Task: {self.task.prompt}", f"Attempt:\n{last.action}", f"Answer:\n{last.verdict.feedback}"]
-        text = "\n\n".join(part for part in (*parts, prompt("reflect").text) if part)
-        reply, usage = self.ask([self._manual(), Message(role="user", content=text)], max_tokens=80)
-        self.reflections.append(reply.strip())
+        self.reflections.append(self._written("\n\n".join(part for part in (*parts, prompt("reflect").text) if part), 80))
+
+    def reflect_on_evidence(self) -> None:
+        """The same from numbered evidence, kept if it passes the gate, at the second draft at the latest; else the evidence itself is."""
+        items, refused = evidence(self.history), list[Refusal]()
+        if not items:
+            self.reviews.append(Review(trial=self.trial, kept="nothing"))
+            return
+        asked = request(self.task, self.history, items, self.reflections)
+        for _ in range(DRAFTS):
+            text = self._written(f"{asked} {WANTED[refused[-1]]}" if refused else asked, REFLECTION_TOKENS)
+            why = refusal(text, self.task, items, self.reflections)
+            if why is None:
+                break
+            refused.append(why)
+        kept = len(refused) < DRAFTS
+        self.reflections.append(text if kept else block(items))
+        self.reviews.append(Review(trial=self.trial, kept="reflection" if kept else "evidence", refused=tuple(refused)))
+
+    def _written(self, text: str, max_tokens: int) -> str:
+        reply, usage = self.ask([self._manual(), Message(role="user", content=text)], max_tokens=max_tokens)
         self._owed += usage
+        return reply.strip()
 
     def episode(self, agent: str) -> Episode:
         """The finished play. What is still owed is added to the last attempt."""
@@ -146,7 +169,8 @@ class Play:
             attempts=tuple(self.attempts),
             receipts=tuple(self.receipts),
             reflections=tuple(self.reflections),
-            prompts={name: prompt(name).hash for name in PROMPTS},
+            reviews=tuple(self.reviews),
+            prompts={name: prompt(name).hash for name in (*PROMPTS, *(["reflect_evidence"] if self.reviews else []))},
         )
 
     def _settle(self) -> Usage:

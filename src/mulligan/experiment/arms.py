@@ -1,8 +1,8 @@
 """The arms: what the agent is given on held-out tasks. One entry here is one row of the report.
 
-`none` is the baseline of all pairs. `checked_*` share one store and differ in the selector. The others each break one part of
-the method: `unverified` the check, `no_persistence` the store, `random` and `shuffled` the match, `no_condition` the conditions
-(SPEC A6), `no_need` the question whether a lesson is needed.
+`none` is the baseline of all pairs. `reflexion_*` retry a task with notes of their own: as published, or on evidence (SPEC D2). `checked_*`
+share one store and differ in the selector. The others each break one part: `unverified` the check, `no_persistence` the store,
+`random` and `shuffled` the match, `no_condition` the conditions (SPEC A6), `no_need` the question whether a lesson is needed.
 """
 
 import random
@@ -28,6 +28,7 @@ class Arm:
     conditions: bool = True
     need: bool = True
     best_of: Literal["", "plain", "guided"] = ""
+    reflection: Literal["", "self", "evidence"] = ""  # Reflexion instead of the experiment's agent
 
     @property
     def remembers(self) -> bool:
@@ -38,6 +39,8 @@ ARMS: Mapping[str, Arm] = {
     "none": Arm(),
     "best_of_n": Arm(best_of="plain"),
     "best_of_n_guided": Arm(best_of="guided"),
+    "reflexion_self": Arm(reflection="self"),
+    "reflexion_evidence": Arm(reflection="evidence"),
     "unverified": Arm(store="unverified"),
     "no_persistence": Arm(kind="ephemeral"),
     "checked_never": Arm(store="checked", selector="never"),

@@ -5,10 +5,13 @@ decision point with the same history, so that its action there is the skip branc
 judged on paired uses, and the unpaired are counted.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
 
+from mulligan.agents.evidence import names_target, steps
+from mulligan.audit.repetition import is_frozen, repetition_rate
 from mulligan.experiment.statistics import Interval, cluster_interval, mcnemar
 from mulligan.nouns import noun
 from mulligan.records import Attempt, Episode, Outcome, Receipt, Usage
@@ -31,6 +34,23 @@ class Rate:
 
     def __str__(self) -> str:
         return f"{self.part}/{self.whole}"
+
+
+@noun
+class Notes:
+    """What was written between attempts: `tasks` with at least one note; `evidence` are notes that are evidence alone, and `refused` counts
+    drafts by reason. `rrr` is a mean over tasks, `frozen` of tasks with at least two notes.
+    """
+
+    tasks: int = 0
+    notes: int = 0
+    evidence: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    named: Rate = Rate(part=0, whole=0)
+    stepped: Rate = Rate(part=0, whole=0)
+    rrr: float = 0.0
+    frozen: Rate = Rate(part=0, whole=0)
+    set_aside: int = 0
 
 
 @noun
@@ -57,6 +77,7 @@ class ArmMetrics:
     usage: Usage
     visible: Rate = Rate(part=0, whole=0)  # last actions that pass all visible tests / tasks with hidden tests
     hidden: Fraction = Fraction(0)  # of those tasks, the mean share of hidden tests that the last action passes
+    notes: Notes = Notes()
 
     @property
     def net(self) -> int:
@@ -99,6 +120,25 @@ def arm_metrics(arm: str, episodes: Episodes, base: Episodes) -> ArmMetrics:
         usage=timeless(sum((episodes[t].usage for t in tasks), Usage())),
         visible=Rate(part=sum(verdict.completed and verdict.utility == 1 for verdict in apart), whole=len(apart)),
         hidden=sum((verdict.hidden or Fraction(0) for verdict in apart), Fraction(0)) / max(1, len(apart)),
+        notes=_notes([episodes[t] for t in tasks]),
+    )
+
+
+def _notes(episodes: Sequence[Episode]) -> Notes:
+    noting = [e for e in episodes if e.reflections]
+    reviews = [review for e in episodes for review in e.reviews]
+    named = [names_target(text, e.task) for e in noting for text in e.reflections]
+    several = [e for e in noting if len(e.reflections) > 1]
+    return Notes(
+        tasks=len(noting),
+        notes=len(named),
+        evidence=sum(review.kept == "evidence" for review in reviews),
+        refused=dict(sorted(Counter(why for review in reviews for why in review.refused).items())),
+        named=Rate(part=named.count(True), whole=len(named) - named.count(None)),
+        stepped=Rate(part=sum(bool(steps(text)) for e in noting for text in e.reflections), whole=len(named)),
+        rrr=sum(repetition_rate(e.reflections) for e in noting) / max(1, len(noting)),
+        frozen=Rate(part=sum(is_frozen(e.reflections) for e in several), whole=len(several)),
+        set_aside=sum(review.kept == "set_aside" for review in reviews),
     )
 
 

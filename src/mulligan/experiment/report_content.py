@@ -20,6 +20,8 @@ ABOUT: Mapping[str, str] = {
     "none": "the agent alone",
     "best_of_n": "samples, the most frequent answer taken",
     "best_of_n_guided": "samples until nothing shows wrong",
+    "reflexion_self": "starts over with its own diagnosis",
+    "reflexion_evidence": "starts over with evidence read by code",
     "unverified": "first proposals, stored unchecked",
     "no_persistence": "alternatives tried, nothing kept",
     "checked_never": "checked records, never shown",
@@ -70,7 +72,7 @@ def sections(results: Results) -> tuple[Section, ...]:
     """All that is said in words and tables, in order; plots and records are added by the page."""
     built = results.construction
     every = (
-        Section(key="outcomes", title="Outcomes", tables=(outcomes(results), *apart(results))),
+        Section(key="outcomes", title="Outcomes", tables=(outcomes(results), *apart(results), *notes(results))),
         Section(key="reading", title="How to read it", paragraphs=tuple(reading(results))),
         Section(key="use", title="Use and price", tables=(uses(results), price(results))),
         Section(key="construction", title="Construction", tables=(stores(built), proposers(built), reasons(built))),
@@ -195,6 +197,46 @@ def apart(results: Results) -> Iterator[Table]:
             rows=tuple((Cell(a.arm), share(a.visible), share(a.solved), Cell(f"{100 * float(a.hidden):.1f} %")) for a in results.arms),
             note="Of last actions. The agent sees the visible tests alone; a task is solved when all of both pass. Last column: the "
             "share of a task's hidden tests that pass, as a mean over tasks.",
+        )
+
+
+def notes(results: Results) -> Iterator[Table]:
+    """What agents wrote between their attempts, where any did (SPEC D1, D2)."""
+    reflecting = [(a.arm, a.notes) for a in results.arms if a.notes.tasks]
+    if reflecting:
+        yield Table(
+            title="Notes between attempts",
+            headers=(
+                "arm",
+                "tasks",
+                "notes",
+                "evidence alone",
+                "refused drafts",
+                "name the task",
+                "name a step",
+                "mean RRR",
+                "frozen",
+                "set aside",
+            ),
+            rows=tuple(
+                (
+                    Cell(name),
+                    Cell(str(n.tasks)),
+                    Cell(str(n.notes)),
+                    Cell(str(n.evidence)),
+                    Cell(str(sum(n.refused.values())), ", ".join(f"{k} {v}" for k, v in n.refused.items())),
+                    share(n.named),
+                    share(n.stepped),
+                    Cell(f"{n.rrr:.2f}"),
+                    share(n.frozen),
+                    Cell(str(n.set_aside)),
+                )
+                for name, n in reflecting
+            ),
+            note="Tasks with at least one note. Evidence alone: both drafts were refused, and the evidence was kept. Name the task: of "
+            "notes whose task line has something to name; it is not the same as being right. RRR: the share of notes after the first that "
+            "repeat an earlier one, a mean over tasks; frozen from 0.5 on, of tasks with two notes and more. Set aside: attempts made "
+            "without frozen notes.",
         )
 
 

@@ -108,8 +108,9 @@ def _store_of(name: str) -> str:
 
 
 def _check(experiment: Experiment, parts: Parts) -> None:
-    for name in experiment.arms:
-        arm(name)
+    remembering = [name for name in experiment.arms if arm(name).remembers]
+    if experiment.tasks.told and remembering:
+        raise UsageError(f"with tasks.told held-out tasks tell their failures, so no arm may keep them: leave out {', '.join(remembering)}")
     sizes = {split: sum(t.split == split for t in parts.tasks) for split in ("source", "heldout")}
     empty = [split for split, size in sizes.items() if not size]
     if empty:

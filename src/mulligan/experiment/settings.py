@@ -40,6 +40,7 @@ class TaskSettings:
     train: int | None = 0  # more to practise on
     heldout: int | None = None  # what is measured
     seed: int = 0
+    told: bool = False  # held-out tasks answer as source tasks do, as where a task may be tried again; no arm with memory then
 
 
 @noun
@@ -47,7 +48,8 @@ class AgentSettings:
     """The agent that plays in every arm but the best-of-n ones, which draw `samples`."""
 
     kind: Literal["react", "reflexion"] = "react"
-    attempts: int = 3
+    attempts: int = 3  # under Reflexion: starts
+    steps: int = 1  # actions of a start under Reflexion
     max_tokens: int = 200
     samples: int = 4
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 from mulligan.agents.acting import Onward, Sampling
 from mulligan.agents.best_of_n import BestOfN
 from mulligan.agents.react import ReAct
-from mulligan.agents.reflexion import Reflexion
+from mulligan.agents.reflexion import Mode, Reflexion
 from mulligan.errors import UsageError
 from mulligan.experiment.arms import Arm, EphemeralMemory, RandomMemory, ShuffledMemory, arm, donors
 from mulligan.experiment.metrics import first_use, outcome
@@ -56,7 +56,9 @@ class Bench:
     policy: Policy | None = None  # who goes on after what is tried; None is the agent
 
     def split(self, name: str) -> list[Task]:
-        return [t for t in self.tasks if t.split == name]
+        """The tasks of a split. Held-out tasks whose failures may be told are given as training tasks, for which worlds tell."""
+        found = [t for t in self.tasks if t.split == name]
+        return [replace(t, split="train") for t in found] if name == "heldout" and self.experiment.tasks.told else found
 
     def memory_path(self, variant: Variant) -> Path:
         return self.folder / f"{variant}.db"
@@ -66,8 +68,14 @@ class Bench:
         how = self.experiment.agent
         sampling = Sampling(max_tokens=how.max_tokens)
         if how.kind == "reflexion":
-            return Reflexion(trials=how.attempts, sampling=sampling)
+            return self.reflexion("self")
         return ReAct(max_attempts=how.attempts, sampling=sampling)
+
+    def reflexion(self, mode: Mode) -> Reflexion:
+        """Reflexion as published, or on evidence and with the guard against notes that freeze."""
+        how = self.experiment.agent
+        sampling = Sampling(max_tokens=how.max_tokens)
+        return Reflexion(trials=how.attempts, steps=how.steps, mode=mode, guard=mode == "evidence", sampling=sampling)
 
     def memory(
         self,
@@ -161,6 +169,8 @@ def evaluate(bench: Bench, name: str) -> Episodes:
         sampling = Sampling(max_tokens=how.max_tokens, temperature=0.8)
         samples = how.samples if one.best_of == "plain" else how.attempts
         return _play(bench, name, tasks, BestOfN(n=samples, choice=one.best_of, sampling=sampling), None)
+    if one.reflection:
+        return _play(bench, name, tasks, bench.reflexion(one.reflection), None)
     if not one.remembers:
         return _play(bench, name, tasks, bench.agent(), None)
     with Store(bench.memory_path(one.store or "checked"), frozen=True) as store:
