@@ -17,11 +17,12 @@ MAY_IMPORT = {
     "pool": "nouns records errors protocols",
     "migrations": "",
     "database": "errors migrations",
-    "search": "nouns records errors",
-    "ledger": "nouns records errors database",
-    "evidence": "nouns records errors database ledger",
-    "store": "nouns records errors protocols conditions database ledger evidence search",
-    "exchange": "nouns records errors conditions database migrations ledger store",
+    "redaction": "errors",
+    "search": "nouns records errors redaction",
+    "ledger": "nouns records errors database redaction",
+    "evidence": "nouns records errors database ledger redaction",
+    "store": "nouns records errors protocols conditions database ledger evidence search redaction",
+    "exchange": "nouns records errors conditions database migrations ledger store redaction",
     "meter": "nouns records errors protocols",
     "recordings": "nouns records errors protocols",
     "models": "nouns records errors protocols replies meter recordings",
@@ -86,7 +87,7 @@ MAY_USE = {
     "pickle shelve dill": "",  # nothing is stored in a form that runs when it is read
     "marshal": "worlds.*",  # between a world and its own worker process, never to disk
     # registries; anywhere else they would blind the table above
-    "importlib.import_module __import__ runpy": "__init__ read.selection tasks.dimacs worlds worlds.sandbox_inside "
+    "importlib.import_module __import__ runpy": "__init__ read.selection redaction tasks.dimacs worlds worlds.sandbox_inside "
     "worlds.maths_gym building experiment.* cli*",
 }
 

@@ -15,6 +15,7 @@ from mulligan.errors import InvalidData, StoreError
 from mulligan.ledger import Ledger, body
 from mulligan.nouns import content_id, noun, to_plain
 from mulligan.records import LIFECYCLE, Decision, Episode, Split, Task
+from mulligan.redaction import redact
 
 Row = tuple[Any, ...]
 
@@ -42,6 +43,7 @@ class Evidence(Ledger):
 
     def add_task(self, task: Task) -> str:
         """Store a task and return its content id. A task of that id and scope in another split is refused: splits do not leak."""
+        task = redact(task)
         check_names(id=task.id, scope=task.scope)
         text, key = body(task), content_id("tsk", task)
         with self.transaction():
@@ -52,7 +54,8 @@ class Evidence(Ledger):
         return key
 
     def add_episode(self, episode: Episode) -> str:
-        """Store an episode with its task and attempts, and return its content id."""
+        """Store an episode with its task and attempts, without secrets, and return its content id."""
+        episode = redact(episode)
         check_names(label=episode.label)
         numbers = [attempt.index for attempt in episode.attempts]
         if numbers != sorted(set(numbers)):
@@ -97,6 +100,7 @@ class Evidence(Ledger):
 
         Raises InvalidData for a move that LIFECYCLE does not know, such as another decision on what was already decided.
         """
+        decisions = redact(decisions)
         with self.transaction():
             sql = "UPDATE attempts SET examined = 1 WHERE episode = ? AND number = ?"
             if not self._execute(sql, (episode_id, attempt_index)).rowcount:

@@ -24,6 +24,7 @@ from mulligan.ledger import body
 from mulligan.migrations import MIGRATIONS, TABLES
 from mulligan.nouns import Json, content_id, from_plain, to_json
 from mulligan.records import Attempt, Completion, Proposal, Receipt, Record, Statistics, Task, Usage
+from mulligan.redaction import redact
 from mulligan.store import Store
 
 FORMAT = "mulligan-store"
@@ -126,6 +127,8 @@ def _checked(store: Store, table: str, row: dict[str, Any]) -> dict[str, Any]:
         raise InvalidData(f"its body is no JSON ({error})") from error
     if not isinstance(plain, dict):
         raise InvalidData("its body is no object")
+    if redact(plain) is not plain or redact(row) is not row:
+        raise InvalidData("it holds a secret (a key, a token or a password): take it out of the store that it comes from")
     if table not in NOUNS:
         return row
     value: Any = from_plain(NOUNS[table], plain, what="its body")

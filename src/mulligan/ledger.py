@@ -11,6 +11,7 @@ from mulligan.database import Database, now, storable
 from mulligan.errors import InvalidData, StoreDamaged
 from mulligan.nouns import Json, from_plain, noun, to_json
 from mulligan.records import Completion, Usage
+from mulligan.redaction import redact
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class Ledger(Database):
         return sum((completion.usage for completion in kept if completion.paid), Usage())
 
     def cache(self, key: str, completion: Completion, request_json: str) -> None:
-        """Keep a reply and the request that it answers; the first one under a key stays."""
+        """Keep a reply and the request that it answers, without secrets; the first one under a key stays."""
         with self.transaction():
-            self._insert("completions", key=key, created_at=now(), request=storable(request_json), body=body(completion))
+            request = storable(redact(request_json))
+            self._insert("completions", key=key, created_at=now(), request=request, body=body(redact(completion)))

@@ -136,6 +136,8 @@ class Memory:
         """The part of `learn` that writes nothing: propose, check, decide, distil. May run for many episodes at once."""
         if episode.task.split != "source":
             raise UsageError(f"task {episode.task.id} is of the {episode.task.split} split: only source tasks may write")
+        task = replace(episode.task, prompt=reconstruction.strip(episode.task.prompt))  # a transcript may carry guidance even there
+        episode = replace(episode, task=task) if task != episode.task else episode
         found = signals.failures(episode, tokens=self.world.tokens, clean=reconstruction.strip)
         return [self._examine(episode, failure) for failure in found]
 

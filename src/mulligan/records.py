@@ -57,6 +57,7 @@ Reason = Literal[
     "too_large",
     "repetitive",
     "injected_text",  # derived from guidance that this package itself put into the context
+    "secret",  # a key, a token or a password stands in it
     "evicted",
 ]
 Refusal = Literal["unparseable", "cites_no_step", "names_no_target", "not_new"]  # of a reflection, by its gate

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mulligan.errors import EmbeddingMismatch, InvalidData
 from mulligan.nouns import Json, noun, to_json, to_plain
 from mulligan.records import Reason, Record
+from mulligan.redaction import kinds
 
 MAX_FIELD, MAX_RECORD = 20_000, 65_536  # characters of one text; bytes of a record's JSON
 MAX_WORDS = 32  # distinct words of a query that are looked up, longest first: long words are rare ones
@@ -88,6 +89,8 @@ def unfit(record: Record) -> tuple[Reason, str] | None:
         raw = part.encode("utf-8", "surrogatepass")
         if len(raw) > 1_000 and len(zlib.compress(raw, 1)) < 0.05 * len(raw):
             return "repetitive", f"a text of {len(part)} characters says next to nothing"
+    if found := sorted({kind for part in _texts(to_plain(record)) for kind in kinds(part)}):
+        return "secret", f"it holds a secret: {', '.join(found)}"
     return None
 
 

@@ -24,6 +24,7 @@ from mulligan.ledger import body
 from mulligan.nouns import noun
 from mulligan.protocols import Embedder
 from mulligan.records import Outcome, Receipt, Record, Statistics, Status, Task
+from mulligan.redaction import redact
 from mulligan.search import (
     COMMON,
     NEWEST,
@@ -90,7 +91,7 @@ class Store(Evidence):
         Raises EmbeddingMismatch for a vector of another embedder.
         """
         dim, values = len(vector), vector_of(vector, len(vector)).tobytes()
-        text = re.sub("[\0\ud800-\udfff]", "\ufffd", gist)
+        text = re.sub("[\0\ud800-\udfff]", "\ufffd", redact(gist))
         with self.transaction():
             key = self.add_task(task)
             if self._rows("SELECT 1 FROM unaided WHERE task = ? AND solved = ? AND vector = ?", (key, int(solved), values)):

@@ -21,6 +21,7 @@ from mulligan.nouns import Json, from_plain, noun, to_json
 from mulligan.protocols import World
 from mulligan.read import reconstruction
 from mulligan.records import Attempt, Decision, Episode, Task, Usage
+from mulligan.redaction import redact
 from mulligan.write import signals
 
 MAX_LINE = 8 << 20  # bytes
@@ -104,7 +105,7 @@ def learn(memory: Memory, line: Line) -> Outcome:
     try:
         episode = line.episode or _replay(line.task, line.account, memory.world)
         failures = signals.failures(episode, tokens=memory.world.tokens, clean=reconstruction.strip)
-        key = episode.id
+        key = redact(episode).id  # as it is stored
         if failures and all(memory.store.examined(key, failure.attempt.index) for failure in failures):
             return Outcome(number=line.number, task=line.task.id, failures=len(failures), known=True)
         examined = memory.examine(episode)

@@ -43,4 +43,12 @@ def failure_at(attempts: Sequence[Attempt], place: int) -> Failure:
 
 
 def _cleaned(attempt: Attempt, clean: Callable[[str], str]) -> Attempt:
-    return replace(attempt, observation=clean(attempt.observation), thought=clean(attempt.thought), action=clean(attempt.action).strip())
+    told = attempt.verdict
+    signals = tuple(replace(signal, what=clean(signal.what)) for signal in told.signals)
+    return replace(
+        attempt,
+        observation=clean(attempt.observation),
+        thought=clean(attempt.thought),
+        action=clean(attempt.action).strip(),
+        verdict=replace(told, feedback=clean(told.feedback), signals=signals),
+    )
