@@ -138,6 +138,14 @@ def test_what_is_stored_already_is_not_new() -> None:
     assert refusal(text, task(prompt=HOUSE), ITEMS, ["Look elsewhere for it."]) is None
 
 
+def test_evidence_handed_back_is_not_new() -> None:
+    items = [Item(1, "missing_rows: 7 of 7 wanted rows missing"), Item(1, "extra_rows: 7 of 7 returned rows unwanted")]
+    line = task(prompt="what states surround kentucky")
+    assert refusal(f"TASK: {line.prompt}\n\nFAILURE EVIDENCE:\n{block(items)}", line, items, []) == "not_new"
+    said = "Step 1 returned kentucky itself although the states around it are wanted, so select the column with the neighbours instead: "
+    assert refusal(said + items[0].what, line, items, []) is None
+
+
 def test_steps_and_targets() -> None:
     assert steps("Step 2, steps 13, step no. 4, STEP #5, in 6 steps, misstep 7 and step x") == [2, 13, 4, 5]
     assert names_target("anything", task(prompt="(assert (= x 1))")) is None
