@@ -73,7 +73,8 @@ def request(task: Task, attempts: Sequence[Attempt], items: Sequence[Item], plan
 def refusal(text: str, task: Task, items: Sequence[Item], stored: Sequence[str]) -> Refusal | None:
     """The first criterion that a reflection does not meet; None when it may be stored (SPEC D2).
 
-    What repeats a stored one is not new, and neither is what is mostly the evidence itself. Where the task line has no target that could be named, that criterion is waived.
+    What repeats a stored one is not new, and neither is what is mostly the evidence itself. Where the task line has no target that could be
+    named, that criterion is waived.
     """
     if not text.strip() or len(text.split()) > MOST_WORDS or text.strip().startswith("```"):
         return "unparseable"
