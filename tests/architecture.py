@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "search": "nouns records errors redaction",
     "ledger": "nouns records errors database redaction",
     "evidence": "nouns records errors database ledger redaction",
-    "store": "nouns records errors protocols conditions database ledger evidence search redaction",
+    "care": "nouns records errors database evidence",
+    "store": "nouns records errors protocols conditions database ledger evidence care search redaction",
     "exchange": "nouns records errors conditions database migrations ledger store redaction",
     "meter": "nouns records errors protocols",
     "recordings": "nouns records errors protocols",
@@ -48,6 +49,7 @@ MAY_IMPORT = {
     "audit.logs": "nouns errors store",
     "audit.measures": "nouns protocols audit*",
     "audit.recheck": "nouns audit* worlds.sandbox",  # what a log stores is run again
+    "audit.freshness": "nouns records errors protocols pool care store write.checks write.signals write.admission",  # a check is run again
     "audit.page": "audit* experiment.report_content",
     "agents": "errors protocols",
     "agents.*": "nouns records errors protocols replies prompts agents* audit.repetition audit.grounding",

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
@@ -29,7 +29,7 @@ from mulligan.models import open_model
 from mulligan.nouns import Json, from_plain, to_plain
 from mulligan.protocols import Embedder, Model, Selector, World
 from mulligan.read.selection import Utility, selector
-from mulligan.records import Candidate, Guidance, Situation, Task
+from mulligan.records import Candidate, Condition, Guidance, Record, Situation, Task
 from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
 from mulligan.tasks.sample import DATA
@@ -295,6 +295,19 @@ def _selector(name: str, store: Store) -> Selector:
     if name == "utility":
         return Utility.fit([(receipt, outcome) for receipt, outcome in store.receipts() if outcome is not None])
     return selector(name)
+
+
+def corrected(record: Record, *, situation: str, principle: str, predicate: str, action: str) -> Record:
+    """`record` in other words. Another condition or principle leaves its check as it was; another action was not checked."""
+    condition = record.condition
+    if predicate:
+        condition = Condition() if predicate == "none" else Condition(kind="predicate", text=predicate, predicate=predicate)
+    made = replace(record, situation=situation or record.situation, principle=principle or record.principle, condition=condition)
+    if situation:
+        made = replace(made, gist="")
+    if action and action != record.corrected:
+        return replace(made, corrected=action, diff="", gain=replace(record.gain, verified=False, solved=False))
+    return made
 
 
 # Folders and names.

@@ -35,7 +35,7 @@ def open_store(path: Path, *, write: bool = False) -> "Store":
     return Store(path, frozen=not write)
 
 
-def _find(store: "Store", prefix: str) -> str:
+def find(store: "Store", prefix: str) -> str:
     """The id of the one record that begins with `prefix`."""
     found = store.find(prefix)
     if len(found) == 1:
@@ -49,7 +49,7 @@ def _move(prefix: str, path: Path, status: Literal["active", "retired"], reason:
     from mulligan import console
 
     with open_store(path, write=True) as store:
-        key = _find(store, prefix)
+        key = find(store, prefix)
         store.set_status(key, status, reason)
     if as_json:
         console.show_json({"id": key, "status": status})
@@ -78,7 +78,7 @@ def show(record: RecordId, store: StoreFile = HERE, as_json: AsJson = False) -> 
     from mulligan import cli_views
 
     with open_store(store) as opened:
-        cli_views.show_record(opened, _find(opened, record), as_json=as_json)
+        cli_views.show_record(opened, find(opened, record), as_json=as_json)
 
 
 def export_rows(

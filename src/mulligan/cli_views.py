@@ -284,17 +284,35 @@ def show_list(found: "Sequence[StoredRecord]", sort: str, limit: int, ids: Mappi
 
 
 def show_record(store: "Store", key: str, *, as_json: bool) -> None:
-    """A record with the checked alternatives to its failed action, and its history."""
+    """The whole chain of evidence: the play that failed, what was tried from there, the record, and what became of it since."""
     from mulligan.experiment.results import Lesson
 
-    stored = store.record(key)
-    decisions = tuple(row.decision for row in store.decisions(record=key))
-    history = [{name: value for name, value in row.items() if name != "record"} for row in store.dump("history") if row["record"] == key]
+    stored, before, after = store.record(key), store.predecessors(key), store.successors(key)
+    rows = next((found for one in (key, *before) if (found := store.decisions(record=one))), [])  # the first of a line has the evidence
+    decisions, history, again = tuple(row.decision for row in rows), store.history(key), store.rechecks(key)
+    played = store.episode(rows[0].episode_id) if rows else None
+    attempts = [a for a in played.attempts if a.index <= rows[0].attempt_index] if played else []
     if as_json:
-        show_json({"id": key, **to_plain(stored), "decisions": decisions, "history": history})
+        since = {"checked_at": store.checked_at(key), "rechecks": again, "replaces": before, "replaced_by": after}
+        source = {"episode": rows[0].episode_id if rows else None, "attempts": attempts}
+        show_json({"id": key, **to_plain(stored), "decisions": decisions, "history": history, **since, **source})
         return
     shown = Lesson(id=key, status=stored.status, record=stored.record, statistics=stored.statistics, decisions=decisions)
+    if attempts:
+        heading(f"The play that failed ({rows[0].episode_id})")
+        for attempt in attempts:
+            fields([(f"{attempt.index + 1}. action", readable(attempt.action)), ("the world said", verdict(attempt.verdict))], indent=3)
+        put()
     lesson(shown, reason=stored.reason, created=stored.created_at, history=history)
+    since_rows = [
+        ("checked at", store.checked_at(key)[:19] if stored.record.gain.verified else ""),
+        ("run again", "\n".join(f"{r.created_at[:19]} {r.outcome}: {r.reason}" for r in again)),
+        ("takes the place of", "\n".join(before)),
+        ("replaced by", "\n".join(after)),
+    ]
+    if any(text for _, text in since_rows):
+        heading("Since then")
+        fields(since_rows)
 
 
 def show_findings(findings: "Sequence[Finding]", *, as_json: bool) -> None:

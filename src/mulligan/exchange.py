@@ -133,7 +133,7 @@ def _checked(store: Store, table: str, row: dict[str, Any]) -> dict[str, Any]:
         return row
     value: Any = from_plain(NOUNS[table], plain, what="its body")
     column, prefix = IDENTITY.get(table, ("", ""))
-    if column and row[column] != (value.id if isinstance(value, Record) else content_id(prefix, value)):
+    if column and row[column] != (value.id if isinstance(value, Record | Receipt) else content_id(prefix, value)):
         raise InvalidData(f"the {column} {row[column]!r} is not that of its content")
     if isinstance(value, Record):
         check_condition(value.condition)

@@ -20,7 +20,7 @@ from mulligan.meter import estimate_tokens
 from mulligan.nouns import Json
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, Selector, State, World
-from mulligan.read import need, reconstruction, retrieval
+from mulligan.read import credit, need, reconstruction, retrieval
 from mulligan.read.selection import Top1
 from mulligan.records import (
     Attempt,
@@ -66,6 +66,7 @@ class Settings:
     pool: int = 50  # search hits that are scored
     budget: int = reconstruction.BUDGET  # tokens of guidance
     contrast: bool = False  # True shows the failed action beside the better one
+    withheld: Fraction = Fraction(1, 20)  # of what would be shown is withheld at random, so that what records do can be told; 0 never
     need: float = need.LEAST  # a lesson is shown where the agent by itself fails at least so often; 0 always
 
 
@@ -147,6 +148,9 @@ class Memory:
             episode_id = self.store.add_episode(episode)
             for receipt in episode.receipts:
                 self.store.add_receipt(receipt)
+                for attempt in episode.attempts:
+                    if attempt.index == receipt.attempt and attempt.verdict.completed and (receipt.shown or receipt.withheld):
+                        self.store.add_utility(receipt.id, float(attempt.verdict.utility))
             if examined.record is not None:
                 (vector,) = self.embedder.embed([record_text(examined.record)])
                 self.store.add_record(examined.record, vector, embedder=self.embedder.id)
@@ -176,6 +180,12 @@ class Memory:
             contrast=self.settings.contrast,
             conditions=self.settings.conditions,
         )
+        aside: tuple[str, ...] = ()
+        if shown and (share := self.settings.withheld):
+            if credit.is_withheld(task.scope, task.id, len(history), share):
+                text, shown, aside = "", (), shown
+            done = float(share if aside else 1 - share)
+            selection = replace(selection, propensity=selection.propensity * done)
         receipt = Receipt(
             scope=task.scope,
             task=task.id,
@@ -183,15 +193,34 @@ class Memory:
             candidates=tuple(c.record.id for c in found),
             similarities=tuple(round(c.similarity, 6) for c in found),
             shown=shown,
+            withheld=aside,
             selection=selection,
         )
         return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
 
-    def settle(self, receipt: Receipt, outcome: Outcome) -> None:
-        """Report how an attempt with this guidance went, against the same attempt without it; counts once a receipt."""
+    def settle(self, receipt: Receipt, outcome: Outcome | None = None, *, utility: float | None = None) -> None:
+        """Report how an attempt with this guidance went: `outcome` against the same attempt without it, `utility` (in [0, 1]) by itself.
+
+        Either counts once a receipt. Utilities of attempts in which a lesson was withheld are what tells its effect: report them too.
+        """
+        if utility is not None and not 0 <= utility <= 1:
+            raise UsageError(f"a utility is between 0 and 1, not {utility}")
         with self.store.transaction():
             self.store.add_receipt(receipt)
-            self.store.settle(receipt.id, outcome)
+            if outcome is not None:
+                self.store.settle(receipt.id, outcome)
+            if utility is not None:
+                self.store.add_utility(receipt.id, utility)
+
+    def quarantine(self) -> list[credit.Effect]:
+        """Take out of recall every active record that harms, by what is known of attempts with and without it; what was taken out."""
+        found = [e for e in credit.effects((r.receipt, r.utility) for r in self.store.results()) if e.harms]
+        active = {s.record.id for s in self.store.records(scope=None)}
+        harmful = [e for e in found if e.record in active]
+        with self.store.transaction():
+            for e in harmful:
+                self.store.set_status(e.record, "stale", f"quarantined: {credit.told(e)}; rule {credit.RULE}")
+        return harmful
 
     def need(self, situation: Situation) -> float:
         """How often the agent fails by itself on what is nearly this task; 1 after a visible failure, or where no task is near."""

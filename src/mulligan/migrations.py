@@ -153,13 +153,33 @@ CREATE TABLE unaided (
 CREATE INDEX unaided_scope ON unaided (scope, domain)
 """
 
+# Checks that were run again; which record took whose place; what came of an attempt with or without guidance.
+THIRD = """
+CREATE TABLE rechecks (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    record TEXT NOT NULL REFERENCES records (id) ON DELETE CASCADE,
+    outcome TEXT NOT NULL CHECK (outcome IN ('holds', 'stale', 'unknown')),
+    reason TEXT NOT NULL,
+    evaluator TEXT NOT NULL,
+    created_at TEXT NOT NULL
+);
+CREATE INDEX rechecks_record ON rechecks (record);
+CREATE TABLE lineage (
+    record TEXT PRIMARY KEY NOT NULL REFERENCES records (id) ON DELETE CASCADE,
+    successor TEXT NOT NULL,
+    created_at TEXT NOT NULL
+);
+CREATE INDEX lineage_successor ON lineage (successor);
+ALTER TABLE receipts ADD COLUMN utility REAL CHECK (utility BETWEEN 0 AND 1)
+"""
+
 # The tables with content, parents before children. `meta` and the word index follow from them.
 TABLES = (
     *("tasks", "episodes", "attempts", "proposals", "checks", "decisions"),
-    *("records", "statistics", "history", "vectors", "unaided"),
+    *("records", "statistics", "history", "rechecks", "lineage", "vectors", "unaided"),
     *("receipts", "usage", "completions"),
 )
-MIGRATIONS: tuple[str, ...] = (FIRST, SECOND)  # number n leads to schema version n; a change is added at the end, never edited
+MIGRATIONS: tuple[str, ...] = (FIRST, SECOND, THIRD)  # number n leads to schema version n; a change is added at the end, never edited
 
 
 def schema() -> str:

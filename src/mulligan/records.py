@@ -193,12 +193,15 @@ class Receipt:
     candidates: tuple[str, ...]  # record ids, best first
     similarities: tuple[float, ...] = ()
     shown: tuple[str, ...]
+    withheld: tuple[str, ...] = ()  # what would have been shown, had the coin not said otherwise; the selection has the propensity
     selection: Selection
     label: str = ""
 
     @property
     def id(self) -> str:
-        return content_id("rcp", self)
+        """Hash of its content. What was withheld is left out where nothing was: receipts of before keep their ids."""
+        said = to_plain(self)
+        return content_id("rcp", said if self.withheld else {name: value for name, value in said.items() if name != "withheld"})
 
 
 @noun

@@ -16,10 +16,11 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from mulligan.care import Care
 from mulligan.conditions import check_condition
 from mulligan.database import check_names, now
 from mulligan.errors import EmbeddingMismatch, InvalidData, StoreError
-from mulligan.evidence import Evidence, check_move
+from mulligan.evidence import check_move
 from mulligan.ledger import body
 from mulligan.nouns import noun
 from mulligan.protocols import Embedder
@@ -43,6 +44,8 @@ MEMORY = (
     "records",
     "statistics",
     "history",
+    "rechecks",
+    "lineage",
     "vectors",
     "unaided",
 )  # what recall reads: compare `digest(MEMORY)` before and after an evaluation
@@ -71,7 +74,7 @@ class StoredRecord:
     sequence: int
 
 
-class Store(Evidence):
+class Store(Care):
     """The database. A context manager. `frozen` opens it for reading only: every write raises StoreFrozen."""
 
     def __init__(self, path: Path | str, *, frozen: bool = False) -> None:

@@ -8,6 +8,7 @@ was faster.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
@@ -104,6 +105,7 @@ class Bench:
             budget=m.budget,
             contrast=m.contrast,
             need=m.need if need else 0.0,
+            withheld=Fraction(0),  # arms are compared in pairs: no coin is needed to tell what a lesson does
         )
         return kind(
             store,
