@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "prompts": "errors",
     "write": "",
     "write.checks": f"{STAGE} pool",  # alternatives are tried in parallel
+    "write.candidates": f"{STAGE} write.contracts",  # a note is asked for in the form that it is read in
     "write.*": STAGE,
     "read": "",
     "read.retrieval": f"{STAGE} store search",  # retrieval alone asks the store
@@ -38,6 +39,9 @@ MAY_IMPORT = {
     "read.*": STAGE,
     # the only file that knows the stages
     "memory": "* !cli* !console !building !doctor !trajectories !experiment* !agents* !tasks* !worlds.* !server !train*",
+    # the order in which notes are written, as memory's is of corrections
+    "notes": "nouns records errors protocols memory meter search read.reconstruction write.bank write.candidates write.contracts "
+    "write.distillation write.validation",
     "worlds": "errors protocols",
     "worlds.*": "nouns records errors protocols replies edits worlds*",
     "tasks": "errors",

@@ -106,7 +106,14 @@ EXTRAS: Mapping[str, str] = {
 POLICIES: Mapping[str, str] = {"expert": "mulligan.worlds.textgame:Expert"}  # beside "agent", who needs a model
 
 RECORDING = DATA / "recording.jsonl"  # of the demo's model
-RUN_FILES = ("experiment.json", "report.json", "report.md", "report.html", "run.db", "checked.db", "unverified.db")
+RUN_FILES = (
+    "experiment.json",
+    "report.json",
+    "report.md",
+    "report.html",
+    "run.db",
+    *(f"{store}.db" for store in ("checked", "unverified", "validated", "unvalidated", "bank")),
+)
 
 
 def world(name: str, sandbox: str = "") -> World:

@@ -130,7 +130,7 @@ class Memory:
         if not found or any(receipt.shown for receipt in episode.receipts) or not found[-1].verdict.completed:
             return
         solved = found[-1].verdict.solved and not any(map(signals.is_failure, found))
-        gist, vector = self._gist(episode.task), self._vector(episode.task)
+        gist, vector = self.gist(episode.task), self._vector(episode.task)
         self.store.add_unaided(episode.task, solved=solved, gist=gist, vector=vector, embedder=self.embedder.id)
 
     def examine(self, episode: Episode) -> list[Examined]:
@@ -267,7 +267,7 @@ class Memory:
 
     def recallable(self, record: Record) -> bool:
         """Whether a record may be shown at all: a checked correction that did not solve its task is no example."""
-        return record.gain.solved or not record.gain.verified or self.settings.partial
+        return record.kind != "correction" or record.gain.solved or not record.gain.verified or self.settings.partial
 
     def facts(self, task: Task) -> Mapping[str, Json]:
         """What conditions may test about `task`; computed by the world once a task."""
@@ -278,12 +278,13 @@ class Memory:
             known = self._facts[task.id] = (task, self.world.facts(task))
         return known[1]
 
-    def _gist(self, task: Task) -> str:
+    def gist(self, task: Task) -> str:
+        """What a task is compared by: its prompt with values replaced by what they are, where the world knows how."""
         return str(self.facts(task).get("gist") or task.prompt)
 
     def _vector(self, task: Task) -> NDArray[np.float32]:
         """The vector of what a task is about; one recall asks twice."""
-        gist = self._gist(task)
+        gist = self.gist(task)
         if self._asked[0] != gist:
             self._asked = (gist, self.embedder.embed([gist])[0])
         return self._asked[1]

@@ -57,6 +57,10 @@ Reason = Literal[
     "too_large",
     "repetitive",
     "injected_text",  # derived from guidance that this package itself put into the context
+    "contract",  # a note that is not in the form it was asked for
+    "memorised",  # a note of which nothing is left without the literals of its task
+    "no_uplift",  # a note that changed nothing where it was tried
+    "harms",  # a note with which a task came out worse
     "secret",  # a key, a token or a password stands in it
     "evicted",
 ]

@@ -36,7 +36,7 @@ class Checked:
 
 def order(store: Store, *, scope: str | None = None) -> list[StoredRecord]:
     """Active records with a check, those that are used most first, then those whose check is oldest."""
-    found = [s for s in store.records(scope=scope) if s.record.gain.verified]
+    found = [s for s in store.records(scope=scope) if s.record.gain.verified and s.record.kind == "correction"]  # notes rest on plays
     return sorted(found, key=lambda s: (-s.statistics.selected, store.checked_at(s.record.id), s.sequence))
 
 

@@ -1,8 +1,9 @@
 """The arms: what the agent is given on held-out tasks. One entry here is one row of the report.
 
-`none` is the baseline of all pairs. `reflexion_*` retry a task with notes of their own: as published, or on evidence (SPEC D2). `checked_*`
-share one store and differ in the selector. The others each break one part: `unverified` the check, `no_persistence` the store,
-`random` and `shuffled` the match, `no_condition` the conditions (SPEC A6), `no_need` the question whether a lesson is needed.
+`none` is the baseline of all pairs. `reflexion_*` retry a task with notes of their own: as published, or on evidence (SPEC D2).
+`validated`, `unvalidated` and `bank` store notes in words (SPEC C3, B2). `checked_*` share one store and differ in the selector. The
+others each break one part: `unverified` the check, `no_persistence` the store, `random` and `shuffled` the match, `no_condition` the
+conditions (SPEC A6), `no_need` the question whether a lesson is needed.
 """
 
 import random
@@ -12,8 +13,10 @@ from typing import Literal
 
 from mulligan.errors import UnknownName
 from mulligan.memory import Memory
+from mulligan.meter import estimate_tokens
+from mulligan.read import reconstruction
 from mulligan.records import Attempt, Candidate, Guidance, Receipt, Selection, Situation, Task, Usage
-from mulligan.write import signals
+from mulligan.write import bank, signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +25,8 @@ class Arm:
     memory.
     """
 
-    store: Literal["", "checked", "unverified"] = ""
-    kind: Literal["plain", "random", "shuffled", "ephemeral"] = "plain"
+    store: Literal["", "checked", "unverified", "validated", "unvalidated", "bank"] = ""
+    kind: Literal["plain", "random", "shuffled", "ephemeral", "bank"] = "plain"
     selector: str = ""  # "" is the experiment's ablation selector
     conditions: bool = True
     need: bool = True
@@ -42,6 +45,9 @@ ARMS: Mapping[str, Arm] = {
     "reflexion_self": Arm(reflection="self"),
     "reflexion_evidence": Arm(reflection="evidence"),
     "unverified": Arm(store="unverified"),
+    "unvalidated": Arm(store="unvalidated"),
+    "validated": Arm(store="validated"),
+    "bank": Arm(store="bank", kind="bank"),
     "no_persistence": Arm(kind="ephemeral"),
     "checked_never": Arm(store="checked", selector="never"),
     "checked_top1": Arm(store="checked", selector="top1"),
@@ -99,6 +105,26 @@ class EphemeralMemory(Memory):
         better = next((c for c in checked if c.replayed and c.changed.completed and c.changed.done and not c.changed.signals), None)
         text = f"Tried from this state: {better.proposal.action}\nThe world answers: {better.changed.feedback}" if better else ""
         return Guidance(text=text, records=(), receipt=receipt, usage=usage)
+
+
+class BankMemory(Memory):
+    """Shows up to three notes, none too like another, out of the ten that are nearest; it never declines (MemHarness, SPEC B2)."""
+
+    def recall(self, task: Task, history: Sequence[Attempt] = (), *, observation: str = "", max_attempts: int = 1) -> Guidance:
+        situation = Situation(task=task, facts=self.facts(task), observation=observation, history=tuple(history), max_attempts=max_attempts)
+        found, usage = self.retrieve(situation)
+        places = bank.distinct(self.store.vectors([c.record.id for c in found])) if found else []
+        text, shown = reconstruction.render([found[n].record for n in places], count=estimate_tokens, budget=self.settings.budget)
+        receipt = Receipt(
+            scope=task.scope,
+            task=task.id,
+            attempt=len(history),
+            candidates=tuple(c.record.id for c in found),
+            similarities=tuple(round(c.similarity, 6) for c in found),
+            shown=shown,
+            selection=Selection(chosen=0 if shown else None, policy="bank"),
+        )
+        return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
 
 
 def donors(tasks: Sequence[Task]) -> dict[str, Task]:

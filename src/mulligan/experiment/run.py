@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mulligan import __version__
 from mulligan.errors import StoreError, UsageError
-from mulligan.experiment import results, stages
+from mulligan.experiment import note_stages, results, stages
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
@@ -66,8 +66,14 @@ def run(experiment: Experiment, parts: Parts, folder: Path, progress: stages.Pro
 def _run(bench: stages.Bench, started: float) -> results.Results:
     source, train = stages.play_source(bench), stages.play_train(bench)
     arms = ["none", *(name for name in bench.experiment.arms if name != "none")]
-    variants: list[stages.Variant] = [v for v in ("checked", "unverified") if any(v == _store_of(name) for name in arms)]
+    every: tuple[stages.Variant, ...] = ("checked", "unverified", "validated", "unvalidated", "bank")
+    variants = [v for v in every if any(v == _store_of(name) for name in arms)]
     for variant in variants:
+        if variant in note_stages.NOTES:
+            note_stages.construct_notes(bench, variant, source)
+            if variant == "bank":
+                note_stages.practise_bank(bench, source)
+            continue
         stages.construct(bench, variant, source)
         if variant == "checked" or bench.experiment.memory.ablation_selector == "utility":  # who else reads what practice measured?
             stages.practise(bench, variant, source | train)

@@ -72,6 +72,7 @@ class MemorySettings:
     similarity: float = 0.5  # of the threshold selector
     practice: int = 1  # rounds in which source tasks are replayed with memory to measure what it does
     need: float = 0.5  # a lesson is shown where the agent by itself fails at least so often on similar source tasks; 0 always
+    note_tokens: int = 0  # that the notes of an arm may cost, drafts and validating plays together; 0 is no limit
     ablation_selector: str = "threshold"
     embedder: str = "static"
 

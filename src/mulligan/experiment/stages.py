@@ -17,7 +17,7 @@ from mulligan.agents.best_of_n import BestOfN
 from mulligan.agents.react import ReAct
 from mulligan.agents.reflexion import Mode, Reflexion
 from mulligan.errors import UsageError
-from mulligan.experiment.arms import Arm, EphemeralMemory, RandomMemory, ShuffledMemory, arm, donors
+from mulligan.experiment.arms import Arm, BankMemory, EphemeralMemory, RandomMemory, ShuffledMemory, arm, donors
 from mulligan.experiment.metrics import first_use, outcome
 from mulligan.experiment.settings import Experiment
 from mulligan.memory import Memory, Settings
@@ -29,7 +29,7 @@ from mulligan.records import Episode, Task, Usage
 from mulligan.store import Store
 from mulligan.write.checks import Policy, Rollout
 
-Variant = Literal["checked", "unverified"]
+Variant = Literal["checked", "unverified", "validated", "unvalidated", "bank"]
 Episodes = dict[str, Episode]
 Result = TypeVar("Result")
 
@@ -121,18 +121,18 @@ class Bench:
 
 def play_source(bench: Bench) -> Episodes:
     """Play the source tasks without memory: what failed there is learnt from."""
-    return _play(bench, "source", bench.split("source"), bench.agent(), None)
+    return played(bench, "source", bench.split("source"), bench.agent(), None)
 
 
 def play_train(bench: Bench) -> Episodes:
     """Play the training tasks without memory: what practice on them is compared with."""
-    return _play(bench, "train", bench.split("train"), bench.agent(), None)
+    return played(bench, "train", bench.split("train"), bench.agent(), None)
 
 
 def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
     """Learn from the source episodes into the variant's store, in the order of the tasks."""
     stage = f"construct {variant}"
-    todo = _unsettled(bench, stage, episodes)
+    todo = unsettled(bench, stage, episodes)
     with Store(bench.memory_path(variant)) as store:
         memory = bench.memory(Memory, store, verify=variant == "checked")
         before = len(episodes) - len(todo)
@@ -140,7 +140,7 @@ def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
             for one in _alive(examined):
                 memory.admit(episode, one)
             memory.note(episode)
-            _settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()))
+            settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()))
             bench.progress(stage, before + place, len(episodes))
 
 
@@ -155,12 +155,12 @@ def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
         stage = f"practice {variant} {place}"
         with Store(bench.memory_path(variant)) as store:
             memory = bench.memory(Memory, store, verify=variant == "checked", chosen=Top1(place=place))
-            played = _play(bench, stage, tasks, bench.agent(), memory)
-            for episode in _unsettled(bench, f"settle {stage}", played):
+            practised = played(bench, stage, tasks, bench.agent(), memory)
+            for episode in unsettled(bench, f"settle {stage}", practised):
                 receipt = first_use(episode)
                 if receipt is not None:
                     memory.settle(receipt, outcome(episode.utility, episodes[episode.task.id].utility))
-                _settle(bench, f"settle {stage}", episode.task, Usage())
+                settle(bench, f"settle {stage}", episode.task, Usage())
 
 
 def evaluate(bench: Bench, name: str) -> Episodes:
@@ -170,13 +170,13 @@ def evaluate(bench: Bench, name: str) -> Episodes:
         how = bench.experiment.agent
         sampling = Sampling(max_tokens=how.max_tokens, temperature=0.8)
         samples = how.samples if one.best_of == "plain" else how.attempts
-        return _play(bench, name, tasks, BestOfN(n=samples, choice=one.best_of, sampling=sampling), None)
+        return played(bench, name, tasks, BestOfN(n=samples, choice=one.best_of, sampling=sampling), None)
     if one.reflection:
-        return _play(bench, name, tasks, bench.reflexion(one.reflection), None)
+        return played(bench, name, tasks, bench.reflexion(one.reflection), None)
     if not one.remembers:
-        return _play(bench, name, tasks, bench.agent(), None)
+        return played(bench, name, tasks, bench.agent(), None)
     with Store(bench.memory_path(one.store or "checked"), frozen=True) as store:
-        return _play(bench, name, tasks, bench.agent(), _reader(bench, one, store))
+        return played(bench, name, tasks, bench.agent(), _reader(bench, one, store))
 
 
 def fingerprint(path: Path) -> str:
@@ -193,7 +193,7 @@ def contents(path: Path) -> str:
 
 def _reader(bench: Bench, one: Arm, store: Store) -> Memory:
     """The memory of an arm, over a frozen store."""
-    kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory}
+    kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory, "bank": BankMemory}
     chosen = _selector(bench, one, store)
     memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, need=one.need, chosen=chosen)
     if isinstance(memory, ShuffledMemory):
@@ -208,7 +208,7 @@ def _selector(bench: Bench, one: Arm, store: Store) -> Selector:
     return Threshold(least=settings.similarity) if name == "threshold" else selector(name)
 
 
-def _play(bench: Bench, stage: str, tasks: Sequence[Task], agent: Agent, memory: Memory | None) -> Episodes:
+def played(bench: Bench, stage: str, tasks: Sequence[Task], agent: Agent, memory: Memory | None) -> Episodes:
     """The episodes of all `tasks` under the label `stage`: those of an earlier start of the run as they are, the others played
     now.
     """
@@ -228,12 +228,14 @@ def _play(bench: Bench, stage: str, tasks: Sequence[Task], agent: Agent, memory:
     return {t.id: known[t.id] for t in tasks}
 
 
-def _unsettled(bench: Bench, stage: str, episodes: Episodes) -> list[Episode]:
+def unsettled(bench: Bench, stage: str, episodes: Episodes) -> list[Episode]:
+    """The episodes that the stage has not booked yet."""
     done = {row.key for row in bench.ledger.ledger()}
     return [episode for task, episode in episodes.items() if f"{stage}/{task}" not in done]
 
 
-def _settle(bench: Bench, stage: str, task: Task, usage: Usage) -> None:
+def settle(bench: Bench, stage: str, task: Task, usage: Usage) -> None:
+    """Book what a stage spent on a task: it is through with it."""
     bench.ledger.add_usage(f"{stage}/{task.id}", stage=stage, task=task.id, usage=usage)
 
 

@@ -92,6 +92,8 @@ def _lesson(record: Record, *, contrast: bool, full: bool, conditions: bool) -> 
     score = f"{float(record.gain.original):.2g} to {float(record.gain.changed):.2g}" if record.gain.verified else "unchecked"
     mark = ' flagged="reads like an instruction"' if is_commanding(record) else ""
     lines = [f'<lesson from="{_quote(record.provenance.task)}" score="{score}"{mark}>']
+    if record.kind != "correction":
+        return "\n".join([*lines, f"When: {_quote(record.situation)}", _quote(record.principle), "</lesson>"])
     lines.append(f"Task: {_quote(record.situation)}")
     if contrast:
         lines.append(f"Wrong: {_quote(record.original)}")

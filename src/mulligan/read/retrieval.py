@@ -77,7 +77,8 @@ def _best_first(
 def _candidate(situation: Situation, found: Found, traits: frozenset[str], likeness: float) -> Candidate:
     """The candidate if, after a failure, the failed action is so like the record's own."""
     overlap = _overlap(situation, found.record, traits)
-    similarity = found.similarity if situation.failed is None else (found.similarity + likeness) / 2
+    alone = situation.failed is None or found.record.kind != "correction"  # a note corrects no action
+    similarity = found.similarity if alone else (found.similarity + likeness) / 2
     return Candidate(
         record=found.record,
         statistics=found.statistics,
