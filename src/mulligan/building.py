@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
@@ -271,7 +272,7 @@ def ask(store: Store, text: str, *, at: World, database: Path | None, scope: str
     payload = {"database": str(database.absolute())} if database else {}
     task = Task(id="recall", domain=at.name, benchmark="recall", group="", split="heldout", prompt=text, payload=payload, scope=scope)
     kind, vectors = Memory if database else Blind, store_embedder(store)
-    tested = Settings(conditions=bool(database))
+    tested = Settings(conditions=bool(database), withheld=Fraction(0))  # who asks by hand wants to see it
     memory = kind(store, at, embedder=vectors, model=model, selector=_selector(chosen, store), settings=tested)
     wide = kind(store, at, embedder=vectors, settings=Settings(conditions=False, min_score=-1.0))
     guidance = memory.recall(task)
