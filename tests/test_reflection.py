@@ -21,6 +21,7 @@ from mulligan.experiment.settings import AgentSettings, Experiment, TaskSettings
 from mulligan.models import ScriptedModel
 from mulligan.records import Message, Refusal, Review, Signal, Verdict
 from mulligan.store import Store
+from test_worlds_workspace import judged, repository, task_of  # noqa: F401  # the second is a fixture
 from toy import ToyWorld, toy_tasks
 from toy_run import experiment, reply
 
@@ -35,7 +36,6 @@ WRONG = {  # an action that fails in each world, with something to show for it
     "smt": "sat",
     "sql": "SELECT nothing FROM nowhere",
     "textgame": "eat the wall",
-    "workspace": "no patch",
 }
 
 
@@ -53,7 +53,7 @@ def answering(*texts: str) -> tuple[ScriptedModel, list[Sequence[Message]]]:
 # ---- the block ----
 
 
-@pytest.mark.parametrize("name", sorted(building.SAMPLES))
+@pytest.mark.parametrize("name", sorted(building.SAMPLES.keys() - {"workspace"}))  # whose sample takes a minute to make
 @pytest.mark.timeout(60)
 def test_every_world_gives_evidence_for_a_failed_action(name: str, tmp_path: Path) -> None:
     try:
@@ -67,6 +67,13 @@ def test_every_world_gives_evidence_for_a_failed_action(name: str, tmp_path: Pat
     assert items[-1] == Item(2, "the same action as step 1")
     assert len(items) > 1 and ": " in items[0].what  # a world may have more to say of the second than there is room for
     assert block(items).startswith(f"1. step {items[0].step}: {items[0].what[:20]}")
+
+
+@pytest.mark.usefixtures("walled")
+@pytest.mark.timeout(60)
+def test_a_repository_gives_evidence_too(repository: Path) -> None:  # noqa: F811
+    items = evidence([attempt("no patch", verdict=judged(task_of(repository), "no patch"))])
+    assert items and items[0].step == 1 and items[0].what.startswith("syntax")
 
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.lists(st.text(max_size=400), max_size=4)), max_size=12))
@@ -138,12 +145,16 @@ def test_what_is_stored_already_is_not_new() -> None:
     assert refusal(text, task(prompt=HOUSE), ITEMS, ["Look elsewhere for it."]) is None
 
 
-def test_evidence_handed_back_is_not_new() -> None:
+def test_a_request_handed_back_is_not_new() -> None:
     items = [Item(1, "missing_rows: 7 of 7 wanted rows missing"), Item(1, "extra_rows: 7 of 7 returned rows unwanted")]
     line = task(prompt="what states surround kentucky")
-    assert refusal(f"TASK: {line.prompt}\n\nFAILURE EVIDENCE:\n{block(items)}", line, items, []) == "not_new"
-    said = "Step 1 returned kentucky itself although the states around it are wanted, so select the column with the neighbours instead: "
-    assert refusal(said + items[0].what, line, items, []) is None
+    asked = request(line, [attempt("SELECT 1")], items, [])
+    for part in (asked, asked[:90], block(items), f"{block(items)}\nSo it was."):
+        assert refusal(part, line, items, [], asked) is not None
+    said = "Step 1 returned kentucky itself although the states around it are wanted, so select the column with the neighbours instead.\n"
+    assert refusal(said + items[0].what, line, items, [], asked) is None
+    told = f"Step 1: {line.prompt}?\n{block(items)}"
+    assert refusal(told, line, items, [], asked) == "not_new" and refusal(told, line, items, []) is None
 
 
 def test_steps_and_targets() -> None:

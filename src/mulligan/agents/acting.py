@@ -145,7 +145,7 @@ class Play:
         asked = request(self.task, self.history, items, self.reflections)
         for _ in range(DRAFTS):
             text = self._written(f"{asked} {WANTED[refused[-1]]}" if refused else asked, REFLECTION_TOKENS)
-            why = refusal(text, self.task, items, self.reflections)
+            why = refusal(text, self.task, items, self.reflections, asked)
             if why is None:
                 break
             refused.append(why)

@@ -70,11 +70,11 @@ def request(task: Task, attempts: Sequence[Attempt], items: Sequence[Item], plan
     return "\n\n".join(part for part in parts if part)
 
 
-def refusal(text: str, task: Task, items: Sequence[Item], stored: Sequence[str]) -> Refusal | None:
+def refusal(text: str, task: Task, items: Sequence[Item], stored: Sequence[str], asked: str = "") -> Refusal | None:
     """The first criterion that a reflection does not meet; None when it may be stored (SPEC D2).
 
-    What repeats a stored one is not new, and neither is what is mostly the evidence itself. Where the task line has no target that could be
-    named, that criterion is waived.
+    What repeats a stored one is not new, and neither is what is mostly what was `asked`, handed back. Where the task line has no
+    target that could be named, that criterion is waived.
     """
     if not text.strip() or len(text.split()) > MOST_WORDS or text.strip().startswith("```"):
         return "unparseable"
@@ -82,13 +82,13 @@ def refusal(text: str, task: Task, items: Sequence[Item], stored: Sequence[str])
         return "cites_no_step"
     if names_target(text, task) is False:
         return "names_no_target"
-    return "not_new" if repetition.repeats(text, stored) or _copies(text, items) else None
+    return "not_new" if repetition.repeats(text, stored) or _copies(text, asked) else None
 
 
-def _copies(text: str, items: Sequence[Item]) -> bool:
-    """Whether most of a text is the evidence that it was written from: small models hand back what they are shown."""
-    copied = sum(len(_cut(item.what)) for item in items if _cut(item.what) in text)
-    return 2 * copied > len(text)
+def _copies(text: str, asked: str) -> bool:
+    """Whether most of a text stands line by line in the request that it answers: small models hand back what they are shown."""
+    lines = [line.strip() for line in text.splitlines()]
+    return 2 * sum(len(line) for line in lines if line and line in asked) > sum(map(len, lines))
 
 
 def steps(text: str) -> list[int]:
