@@ -25,7 +25,7 @@ from mulligan.read.reconstruction import render
 from mulligan.records import Episode, Message, Reason, Receipt, Selection, Task
 from mulligan.store import Store
 from mulligan.write.bank import Counts, counts, distinct, is_duplicate, kept
-from mulligan.write.contracts import Contract, Note, contract_of, literals, parsed, stripped
+from mulligan.write.contracts import ASKED, Contract, Note, contract_of, literals, parsed, stripped
 from mulligan.write.validation import Pair, decide, total
 from toy import ToyWorld, toy_tasks
 from toy_run import experiment, reply
@@ -62,6 +62,8 @@ CONTRACTS: list[tuple[str, Contract, bool, bool]] = [
     (f"{BUG}\nBug class: another", "bug", False, False),
     (f"{BUG} {'word ' * 200}", "bug", False, False),
     ("", "bug", False, False),
+    *((ASKED[contract], contract, False, False) for contract in ("steps", "rule", "procedure", "bug")),  # the form handed back
+    (BUG.replace(ADVICE, "what to look at to avoid it"), "bug", False, False),
     ("\0\ud800", "steps", False, False),
 ]
 

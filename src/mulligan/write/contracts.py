@@ -54,6 +54,8 @@ def parsed(text: str, contract: Contract, *, solved: bool) -> Note | str:
     when = _field(text, "WHEN")
     if not when:
         return "Begin with a line WHEN: that says where it applies."
+    if any(line.partition(":")[2].strip() in text for line in ASKED[contract].splitlines() if line.partition(":")[2].strip()):
+        return "Put your own words where the form says what belongs there."
     if len(text.split()) > MOST_WORDS:
         return f"Write at most {MOST_WORDS} words."
     if (head := HEADS.get(contract)) and not re.search(rf"^{head}\b", text, re.MULTILINE):
