@@ -264,6 +264,9 @@ def test_a_store_is_a_log(tmp_path: Path) -> None:
     with Store(tmp_path / "s.db") as store:
         store.add_episode(episode(*tried, reflections=tuple(PLANS[:2]), label="reflexion"))
         store.add_episode(episode(attempt(), label="react"))
+    Store(tmp_path / "none.db").close()
+    with pytest.raises(InvalidData, match="no play in this store wrote reflections"):
+        read_log(tmp_path / "none.db")
     [case] = read_log(tmp_path / "s.db").cases
     assert (case.trials, case.reflections, case.failed_trials) == ((False, False, True), tuple(PLANS[:2]), 2)
 

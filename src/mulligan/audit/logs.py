@@ -293,4 +293,4 @@ def _store(place: Path) -> tuple[list[Case], list[str]]:
                 name = f"{episode.task.id} {episode.label}".strip()
                 trials = tuple(by_trial[trial] for trial in sorted(by_trial))
                 cases.append(Case(name=name, task=episode.task.prompt, reflections=episode.reflections, trials=trials))
-    return cases, []
+    return cases, [] if cases else ["no play in this store wrote reflections or started over"]
