@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mulligan.audit import freshness
 from mulligan.audit.freshness import Checked, judged, order, recheck
 from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import InvalidData, StoreError, UsageError
+from mulligan.exchange import export_store, import_store
 from mulligan.memory import Memory
 from mulligan.records import Gain, Situation, Verdict
 from mulligan.store import Store
@@ -93,6 +95,17 @@ def test_a_record_that_holds_under_another_evaluator_is_taken_over(tmp_path: Pat
         again = recheck(store, new, Other(evaluator="toy/2"))  # its evidence is that of the record before it
         assert again.outcome == "holds" and len(store.rechecks(new.record.id)) == 2
         assert recheck(store, new, Other(evaluator="toy/2", gold="x")).outcome == "stale"
+
+
+def test_what_became_of_records_travels_with_an_export(tmp_path: Path) -> None:
+    store, key = learnt(tmp_path / "s.db")
+    with store, Store(tmp_path / "t.db") as other:
+        recheck(store, store.record(key), Other(evaluator="toy/2"))
+        out = StringIO()
+        export_store(store, out)
+        import_store(other, StringIO(out.getvalue()))
+        assert other.digest() == store.digest() and other.successors(key) == store.successors(key) != []
+        assert other.checked_at(key) == store.checked_at(key)
 
 
 def test_evidence_that_is_gone_makes_a_record_stale(tmp_path: Path) -> None:
