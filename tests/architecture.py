@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "store": "nouns records errors protocols conditions database ledger evidence care search redaction",
     "exchange": "nouns records errors conditions database migrations ledger store redaction",
     "meter": "nouns records errors protocols",
-    "recordings": "nouns records errors protocols",
+    "recordings": "nouns records errors protocols redaction",
     "models": "nouns records errors protocols replies meter recordings",
     "embeddings": "nouns records errors protocols",
     "prompts": "errors",

@@ -18,7 +18,7 @@ from mulligan.exchange import export_store, import_store
 from mulligan.memory import Memory
 from mulligan.models import ScriptedModel
 from mulligan.nouns import to_json
-from mulligan.recordings import CachedModel
+from mulligan.recordings import CachedModel, RecordingModel
 from mulligan.records import Completion, Decision, Message, Review, Signal, Usage
 from mulligan.redaction import kinds, redact
 from mulligan.store import Store
@@ -187,6 +187,18 @@ def test_a_reply_is_found_again_under_the_request_as_it_was_sent(tmp_path: Path)
         first, again = (model.complete([Message(role="user", content=SECRET)], max_tokens=9, temperature=0.0, seed=0) for _ in range(2))
     assert asked == 1 and first.text == f"use {SECRET}"
     assert again.text == "use [redacted: github token]" and not again.paid
+
+
+def test_a_recording_takes_no_secret(tmp_path: Path) -> None:
+    model = RecordingModel(ScriptedModel(lambda messages: messages[-1].content), tmp_path / "r.jsonl")
+    for text in ("harmless", SECRET):
+        ask = lambda text=text: model.complete([Message(role="user", content=text)], max_tokens=9, temperature=0.0, seed=0)  # noqa: E731
+        if text == SECRET:
+            with pytest.raises(InvalidData, match="holds a secret \\(github token\\)"):
+                ask()
+        else:
+            ask()
+    assert SECRET not in (tmp_path / "r.jsonl").read_text() and "harmless" in (tmp_path / "r.jsonl").read_text()
 
 
 def test_loading_the_package_loads_no_detector() -> None:

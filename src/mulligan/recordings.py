@@ -27,6 +27,7 @@ from mulligan.errors import InvalidData, UnseenRequest, UsageError
 from mulligan.nouns import Json, content_id, from_json, from_plain, noun, to_json, to_plain
 from mulligan.protocols import Model
 from mulligan.records import Completion, Message, Usage
+from mulligan.redaction import kinds
 
 Format = Literal["mulligan-recording/1"]
 SHARED = 200  # characters: a shorter beginning is repeated, which reads better than a name
@@ -237,7 +238,11 @@ class Recording:
         return entry[1] if entry else None
 
     def cache(self, key: str, completion: Completion, request_json: str) -> None:
-        """Append a request with its reply, once. Raises InvalidData when the request is there with another reply."""
+        """Append a request with its reply, once. Raises InvalidData when the request is there with another reply, or one of the two holds a
+        secret: keys are hashes of whole requests, so it could not be taken out, and recordings are made to be given away.
+        """
+        if found := sorted({*kinds(request_json), *kinds(completion.text)}):
+            raise InvalidData(f"a request or its reply holds a secret ({', '.join(found)}), which would stand in {self.path}: take it out")
         request = _encodable(request_json, completion)
         usage = completion.usage
         reply = Answer(
