@@ -58,9 +58,10 @@ def block(items: Sequence[Item]) -> str:
 
 
 def request(task: Task, attempts: Sequence[Attempt], items: Sequence[Item], plans: Sequence[str]) -> str:
-    """What the model is asked, in the order of SPEC D2; the agent's manual stands before it."""
+    """What the model is asked, in the order of SPEC D2; manual and surroundings stand before it, as in every request of an agent."""
     history = [f"step {step}: {_cut(attempt.action)}" for step, attempt in enumerate(attempts, 1)][-MOST_HISTORY:]
     parts = [
+        task.context,
         f"TASK: {task.prompt}",
         f"FAILURE EVIDENCE:\n{block(items)}",
         "ACTIONS:\n" + "\n".join(history),
