@@ -60,6 +60,8 @@ CONTRACTS: list[tuple[str, Contract, bool, bool]] = [
     (GOOD.replace("Boundary: not for numbers", ""), "procedure", True, False),
     (BUG, "bug", False, True),
     (f"{BUG}\nBug class: another", "bug", False, False),
+    (f"{RULE}\nAction: another", "rule", False, False),
+    (STEPS.replace("3. take", "2. take"), "steps", False, False),
     (f"{BUG} {'word ' * 200}", "bug", False, False),
     ("", "bug", False, False),
     *((ASKED[contract], contract, False, False) for contract in ("steps", "rule", "procedure", "bug")),  # the form handed back
@@ -94,6 +96,19 @@ def test_what_belongs_to_one_task_is_taken_out() -> None:
     )
     cleaned = stripped(note, found)
     assert cleaned == Note(when="people of …", says="Bug class: a city is taken for … in …\nCheck: whether … asks the right table")
+
+
+def test_what_the_world_answered_and_short_answers_are_literals_too() -> None:
+    found = literals(
+        "what's it", ["UNSAT", "3 + 4 = 7\nThe answer is: 7"], ['missing_rows: ["albuquerque"] of 1 345 496', "it's here, isn't it"]
+    )
+    assert {"UNSAT", "7", "albuquerque", "345", "496"} <= set(found) and "s here, isn" not in found
+    note = Note(
+        when="x", says="Bug class: unsat was said where Albuquerque was wanted\nCheck: whether 7 is right for every single one of them"
+    )
+    assert stripped(note, found) == Note(
+        when="x", says="Bug class: … was said where … was wanted\nCheck: whether … is right for every single one of them"
+    )
 
 
 def test_a_memorised_answer_is_no_note() -> None:
@@ -201,6 +216,18 @@ def test_a_note_that_does_nothing_is_revised_twice_and_then_refused() -> None:
         assert len(asked) == 3 and "its score changed by +0.00" in asked[1] and "compare every single word" in asked[1]
         assert "Action:\nplayed" in asked[2] and "compare every second word" in asked[2]
         assert store.records() == [] and len(store.decisions()) == 3
+
+
+def test_a_revision_carries_nothing_of_the_play_that_it_saw() -> None:
+    source = failed_play()
+    said = BUG.replace(ADVICE, "the word secretword and every single other word in its place")
+
+    def play(at: Task, shown: Shown) -> Episode:
+        return episode(attempt("say 'secretword'", source.utility, verdict=verdict(source.utility)), task=at)
+
+    with Store(":memory:") as store:
+        found = written(scripted(BUG, said)[0], play, store, 1).write(source)
+        assert "secretword" not in found.decisions[1].proposal.action and "every single other word" in found.decisions[1].proposal.action
 
 
 def test_a_revision_can_be_what_helps() -> None:

@@ -32,7 +32,7 @@ class Draft:
 
 def distil(episode: Episode, model: Model, *, manual: str, contract: Contract) -> Draft:
     """What the play teaches."""
-    return _asked(episode, model, manual, contract, transcript(episode.attempts))
+    return _asked(episode, model, manual, contract, transcript(episode.attempts), episode.attempts)
 
 
 def revise(episode: Episode, model: Model, *, manual: str, contract: Contract, latest: Draft, uplift: Fraction, played: Episode) -> Draft:
@@ -43,7 +43,7 @@ def revise(episode: Episode, model: Model, *, manual: str, contract: Contract, l
         f"With the note the task was played again; its score changed by {float(uplift):+.2f}:\n{transcript(played.attempts)}",
         "Write a better note.",
     ]
-    return _asked(episode, model, manual, contract, "\n\n".join(told))
+    return _asked(episode, model, manual, contract, "\n\n".join(told), (*episode.attempts, *played.attempts))
 
 
 def transcript(attempts: Sequence[Attempt]) -> str:
@@ -54,7 +54,8 @@ def transcript(attempts: Sequence[Attempt]) -> str:
     return "\n\n".join(shown)
 
 
-def _asked(episode: Episode, model: Model, manual: str, contract: Contract, told: str) -> Draft:
+def _asked(episode: Episode, model: Model, manual: str, contract: Contract, told: str, seen: Sequence[Attempt]) -> Draft:
+    """`seen` are the attempts that the model is shown: what is literal in any of them is taken out."""
     ended = "It solved the task." if episode.solved else "It did not solve the task."
     asked = prompt("note").fill(form=ASKED[contract])
     text = "\n\n".join(part for part in (f"Task: {episode.task.prompt}", told, ended, asked) if part)
@@ -68,7 +69,7 @@ def _asked(episode: Episode, model: Model, manual: str, contract: Contract, told
         usage, reply = usage + completion.usage, completion.text
         found = parsed(reply, contract, solved=episode.solved)
         if isinstance(found, Note):
-            note = stripped(found, literals(episode.task.prompt, [a.action for a in episode.attempts]))
+            note = stripped(found, literals(episode.task.prompt, [a.action for a in seen], [a.verdict.feedback for a in seen]))
             return Draft(note=note, text=reply, reason=None if note else "memorised", usage=usage)
         wrong = found
     return Draft(note=None, text=reply, reason="contract", usage=usage)

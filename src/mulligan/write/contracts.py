@@ -64,15 +64,15 @@ def parsed(text: str, contract: Contract, *, solved: bool) -> Note | str:
     if contract in ("steps", "rule") and not solved and not why:
         return "Write a line WHY IT FAILED: with one sentence."
     if contract == "steps":
-        found = re.findall(r"^\s*\d+[.)]\s+(\S.*)$", text, re.MULTILINE)
-        if not STEPS[0] <= len(found) <= STEPS[1]:
-            return f"Write {STEPS[0]} to {STEPS[1]} numbered steps, not {len(found)}."
-        return Note(when=when, says="\n".join(f"{n}. {step.strip()}" for n, step in enumerate(found, 1)))
+        found = re.findall(r"^\s*(\d+)[.)]\s+(\S.*)$", text, re.MULTILINE)
+        if not STEPS[0] <= len(found) <= STEPS[1] or [n for n, _ in found] != [str(n) for n in range(1, len(found) + 1)]:
+            return f"Write {STEPS[0]} to {STEPS[1]} steps, numbered from 1."
+        return Note(when=when, says="\n".join(f"{n}. {step.strip()}" for n, step in found))
+    if twice := [name for name in FIELDS[contract] if len(re.findall(rf"^\s*{name}\s*:", text, re.MULTILINE | re.IGNORECASE)) > 1]:
+        return f"Write {twice[0]}: once."  # which of them is meant nobody can say
     values = {name: _field(text, name) for name in FIELDS[contract]}
     if missing := [name for name, value in values.items() if not value]:
         return f"Write a line {missing[0]}: with something in it."
-    if contract == "bug" and len(re.findall(r"^\s*Bug class\s*:", text, re.MULTILINE | re.IGNORECASE)) != 1:
-        return "Name one bug class."
     return Note(when=when, says="\n".join(f"{name}: {value}" for name, value in values.items()))
 
 
@@ -86,15 +86,18 @@ def stripped(note: Note, literals: Iterable[str]) -> Note | None:
     return Note(when=when, says=says) if len(re.findall(r"[^\W\d_]{2,}", says)) >= LEAST_WORDS else None
 
 
-def literals(prompt: str, actions: Iterable[str]) -> list[str]:
-    """What belongs to one task alone: whole actions and their lines, quoted values, and numbers of at least two digits."""
+def literals(prompt: str, actions: Iterable[str], answers: Iterable[str] = ()) -> list[str]:
+    """What belongs to one task alone: whole actions, their lines and what they end with; quoted values and numbers of at least two digits,
+    also in the world's answers, which may quote what was wanted.
+    """
     found: list[str] = []
-    for text in (*actions, prompt):
-        found += [value for pair in re.findall(r"'([^'\n]{1,80})'|\"([^\"\n]{1,80})\"", text) for value in pair if value]
+    for text in (*actions, prompt, *answers):
+        found += [one or other for one, other in re.findall(r"(?<!\w)'([^'\n]{1,80})'(?!\w)|(?<!\w)\"([^\"\n]{1,80})\"(?!\w)", text)]
         found += re.findall(r"(?<![\w.])\d[\d.,]*\d(?!\w)", text)
     for action in actions:
-        found += [line.strip() for line in (action, *action.splitlines()) if len(line.strip()) > 12]
-    return list(dict.fromkeys(found))
+        found += [action.strip(), *(line.strip() for line in action.splitlines() if len(line.strip()) > 12)]
+        found += [end.strip(" .") for end in re.findall(r"(?:[:=]|\bis)\s*([^\s:=][^:=\n]{0,30})\s*\Z", action)]  # "The answer is: 7"
+    return list(dict.fromkeys(literal for literal in found if literal))
 
 
 def _field(text: str, name: str) -> str:
