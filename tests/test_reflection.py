@@ -1,6 +1,5 @@
 """Reflection on evidence: the block of every world, the gate, one retry, the guard against notes that freeze, and what a report counts."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,9 @@ from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import AgentSettings, Experiment, TaskSettings
 from mulligan.models import ScriptedModel
-from mulligan.records import Message, Refusal, Review, Signal, Verdict
+from mulligan.records import Refusal, Review, Signal, Verdict
 from mulligan.store import Store
+from test_agents import replies
 from test_worlds_workspace import judged, repository, task_of  # noqa: F401  # the second is a fixture
 from toy import ToyWorld, toy_tasks
 from toy_run import experiment, reply
@@ -37,17 +37,6 @@ WRONG = {  # an action that fails in each world, with something to show for it
     "sql": "SELECT nothing FROM nowhere",
     "textgame": "eat the wall",
 }
-
-
-def answering(*texts: str) -> tuple[ScriptedModel, list[Sequence[Message]]]:
-    seen: list[Sequence[Message]] = []
-    left = iter(texts)
-
-    def reply(messages: Sequence[Message]) -> str:
-        seen.append(messages)
-        return next(left)
-
-    return ScriptedModel(reply), seen
 
 
 # ---- the block ----
@@ -168,7 +157,7 @@ def test_steps_and_targets() -> None:
 
 def test_a_reflection_that_passes_is_kept_and_shown() -> None:
     good = "In step 1 the third word of the task was left out."
-    model, seen = answering("one two", good, "one two three")
+    model, seen = replies("one two", good, "one two three")
     played = Reflexion(mode="evidence").play(toy_tasks(1)[0], WORLD, model)
     assert played.solved and played.reflections == (good,)
     assert played.reviews == (Review(trial=0, kept="reflection"),)
@@ -179,7 +168,7 @@ def test_a_reflection_that_passes_is_kept_and_shown() -> None:
 
 
 def test_a_refused_one_has_one_retry_that_says_why_and_then_the_evidence_stands_in() -> None:
-    model, seen = answering("one two", "I was wrong.", "I was wrong again.", "one two three")
+    model, seen = replies("one two", "I was wrong.", "I was wrong again.", "one two three")
     played = Reflexion(mode="evidence").play(toy_tasks(1)[0], WORLD, model)
     assert (
         "Name the failing step by its number" in seen[2][-1].content
@@ -197,7 +186,7 @@ def test_without_evidence_nothing_is_written() -> None:
 
             return replace(super().act(state, action), signals=(), done=False)
 
-    model, seen = answering("one", "two", "three")
+    model, seen = replies("one", "two", "three")
     played = Reflexion(mode="evidence").play(toy_tasks(1)[0], Silent(), model)
     assert played.reflections == () and len(seen) == 3
     assert [review.kept for review in played.reviews] == ["nothing", "nothing"]
@@ -215,7 +204,7 @@ def test_notes_that_freeze_are_set_aside_for_one_attempt() -> None:
             return Guidance(text="HINT", records=(), receipt=receipt)
 
     note = "In step 1 look at the task again."
-    model, seen = answering(*(text for n in range(9) for text in (f"wrong {n}", note)))
+    model, seen = replies(*(text for n in range(9) for text in (f"wrong {n}", note)))
     memory = Shows()
     played = Reflexion(trials=5, guard=True).play(toy_tasks(1)[0], WORLD, model, memory)  # type: ignore[arg-type]
     openings = [messages[-1].content for messages in seen[::2]]
@@ -223,7 +212,7 @@ def test_notes_that_freeze_are_set_aside_for_one_attempt() -> None:
     assert [note in text for text in openings] == [False, True, False, True, False]
     assert ["HINT" in text for text in openings] == [True, True, False, True, False] and memory.asked == 3
     assert [review.kept for review in played.reviews] == ["set_aside", "set_aside"]
-    plain, _ = answering(*(text for n in range(9) for text in (f"wrong {n}", note)))
+    plain, _ = replies(*(text for n in range(9) for text in (f"wrong {n}", note)))
     assert Reflexion(trials=5).play(toy_tasks(1)[0], WORLD, plain).reviews == ()
 
 

@@ -5,7 +5,7 @@ since its check was last run, and nothing but a check makes it younger: reading 
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from mulligan.database import now
 from mulligan.errors import InvalidData
@@ -14,7 +14,6 @@ from mulligan.nouns import noun
 from mulligan.records import Receipt
 
 Freshness = Literal["holds", "stale", "unknown"]
-Row = tuple[Any, ...]
 
 
 @noun

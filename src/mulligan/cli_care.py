@@ -75,19 +75,15 @@ def credit(
 ) -> None:
     """Show what records do: attempts with them beside attempts in which they were withheld at random."""
     from mulligan import console
+    from mulligan.memory import harmful, quarantine
     from mulligan.read import credit as effects
 
     with open_store(store, write=apply) as opened:
         found = effects.effects((r.receipt, r.utility) for r in opened.results())
-        active = {s.record.id for s in opened.records(scope=None)}
-        harmful = [e for e in found if e.harms and e.record in active]
-        if apply:
-            with opened.transaction():
-                for e in harmful:
-                    opened.set_status(e.record, "stale", f"quarantined: {effects.told(e)}; rule {effects.RULE}")
+        harming = quarantine(opened) if apply else harmful(opened)
         ids = console.short_ids(opened.find(""))
     if as_json:
-        console.show_json({"effects": found, "harmful": [e.record for e in harmful], "applied": apply, "rule": effects.RULE})
+        console.show_json({"effects": found, "harmful": [e.record for e in harming], "applied": apply, "rule": effects.RULE})
         return
     if not found:
         console.say("no attempt with a lesson, shown or withheld, has reported how it went: see docs/freshness.md")
@@ -106,7 +102,7 @@ def credit(
     ]
     console.table(("id", "with", "without", "effect", "95%", "shown", "withheld", ""), rows, words=(0, 7))
     done = "are stale now" if apply else "would be quarantined: give --apply"
-    console.say(f"{len(harmful)} of {len(found)} harm by the rule {effects.RULE}{f' and {done}' if harmful else ''}")
+    console.say(f"{len(harming)} of {len(found)} harm by the rule {effects.RULE}{f' and {done}' if harming else ''}")
 
 
 def supersede(

@@ -186,16 +186,7 @@ class Memory:
                 text, shown, aside = "", (), shown
             done = float(share if aside else 1 - share)
             selection = replace(selection, propensity=selection.propensity * done)
-        receipt = Receipt(
-            scope=task.scope,
-            task=task.id,
-            attempt=len(history),
-            candidates=tuple(c.record.id for c in found),
-            similarities=tuple(round(c.similarity, 6) for c in found),
-            shown=shown,
-            withheld=aside,
-            selection=selection,
-        )
+        receipt = receipt_of(task, history, found, shown, selection, aside)
         return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
 
     def settle(self, receipt: Receipt, outcome: Outcome | None = None, *, utility: float | None = None) -> None:
@@ -214,13 +205,7 @@ class Memory:
 
     def quarantine(self) -> list[credit.Effect]:
         """Take out of recall every active record that harms, by what is known of attempts with and without it; what was taken out."""
-        found = [e for e in credit.effects((r.receipt, r.utility) for r in self.store.results()) if e.harms]
-        active = {s.record.id for s in self.store.records(scope=None)}
-        harmful = [e for e in found if e.record in active]
-        with self.store.transaction():
-            for e in harmful:
-                self.store.set_status(e.record, "stale", f"quarantined: {credit.told(e)}; rule {credit.RULE}")
-        return harmful
+        return quarantine(self.store)
 
     def need(self, situation: Situation) -> float:
         """How often the agent fails by itself on what is nearly this task; 1 after a visible failure, or where no task is near."""
@@ -383,3 +368,39 @@ class Memory:
             records = [retention.Standing(record=s.record, statistics=s.statistics, sequence=s.sequence) for s in standing]
             vectors = self.store.vectors([s.record.id for s in standing])
             self.store.set_status(retention.strategy(self.settings.retention)(records, vectors), "retired", "evicted")
+
+
+def receipt_of(
+    task: Task,
+    history: Sequence[Attempt],
+    found: Sequence[Candidate],
+    shown: tuple[str, ...],
+    selection: Selection,
+    withheld: tuple[str, ...] = (),
+) -> Receipt:
+    """What was found and shown at the decision point after `history`."""
+    return Receipt(
+        scope=task.scope,
+        task=task.id,
+        attempt=len(history),
+        candidates=tuple(c.record.id for c in found),
+        similarities=tuple(round(c.similarity, 6) for c in found),
+        shown=shown,
+        withheld=withheld,
+        selection=selection,
+    )
+
+
+def harmful(store: Store) -> list[credit.Effect]:
+    """The active records of `store` that harm by the rule, by what is known of attempts with and without them."""
+    active = {s.record.id for s in store.records(scope=None)}
+    return [e for e in credit.effects((r.receipt, r.utility) for r in store.results()) if e.harms and e.record in active]
+
+
+def quarantine(store: Store) -> list[credit.Effect]:
+    """Take them out of recall; what was taken out."""
+    found = harmful(store)
+    with store.transaction():
+        for e in found:
+            store.set_status(e.record, "stale", f"quarantined: {credit.told(e)}; rule {credit.RULE}")
+    return found

@@ -24,7 +24,6 @@ from mulligan.records import (
     Gain,
     Guidance,
     Proposal,
-    Provenance,
     Reason,
     Receipt,
     Record,
@@ -126,7 +125,7 @@ class Writer:
 
     def _record(self, episode: Episode, draft: candidates.Draft) -> Record:
         assert draft.note is not None
-        task, memory, last = episode.task, self.memory, episode.last
+        task, memory = episode.task, self.memory
         facts = memory.facts(task)
         return Record(
             kind="procedure" if draft.note.says.startswith(("1.", "Contract")) else "principle",
@@ -140,19 +139,7 @@ class Writer:
             principle=draft.note.says,
             traits=distillation.traits(facts),
             gain=Gain(original=episode.utility, changed=episode.utility, solved=episode.solved, verified=self.play is not None),
-            provenance=Provenance(
-                task=task.id,
-                group=task.group,
-                benchmark=task.benchmark,
-                split=task.split,
-                episode=episode.label,
-                attempt=last.index if last else 0,
-                agent=episode.agent,
-                model=self.model.id,
-                proposer="note",
-                prompts=episode.prompts,
-                evaluator=last.verdict.evaluator if last else "",
-            ),
+            provenance=distillation.provenance(episode, episode.last, proposer="note", model=self.model.id),
         )
 
     @staticmethod

@@ -8,7 +8,6 @@ record that says so, and goes stale itself. A check that reaches no verdict says
 Not promised: the outcome of records that rest on a rollout; here actions are judged alone.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from mulligan.care import Freshness
@@ -20,8 +19,6 @@ from mulligan.records import Attempt, Check, Decision, Episode, Failure, Gain, R
 from mulligan.store import Store, StoredRecord
 from mulligan.write import checks, signals
 from mulligan.write.admission import THRESHOLD
-
-Worlds = Callable[[str], World]  # the world of a domain; raises UsageError or MissingExtra where there is none
 
 
 @noun

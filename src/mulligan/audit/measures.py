@@ -146,7 +146,7 @@ def audit(log: Log, *, without: Log | None = None, embedder: Embedder | None = N
 
 
 def _environment(case: Case, embedder: Embedder | None) -> Environment:
-    texts = case.reflections
+    texts, again = case.reflections, repetition.repeated(case.reflections)
     return Environment(
         name=case.name,
         task=case.task,
@@ -154,15 +154,15 @@ def _environment(case: Case, embedder: Embedder | None) -> Environment:
         reflections=tuple(
             Reflection(
                 text=text,
-                repeats=repetition.repeats(text, texts[:place]),
+                repeats=repeats,
                 grounded=grounding.grounded(text, case.task),
                 plan=bool(PLAN.search(text)),
             )
-            for place, text in enumerate(texts)
+            for text, repeats in zip(texts, again, strict=True)
         ),
-        rrr=repetition.repetition_rate(texts),
+        rrr=repetition.rate(again),
         embedded=repetition.embedded_rate(texts, embedder) if embedder else None,
-        frozen=repetition.is_frozen(texts),
+        frozen=repetition.rate(again) >= repetition.FROZEN,
         failed_trials=case.failed_trials,
     )
 

@@ -7,9 +7,8 @@ threshold is 0.85, one reflection alone gives 0. Earlier first, or autojunk off,
 Not promised: that what is repeated is wrong. A lexical rate misses a paraphrase: `embedded_rate` is the same with vectors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
 
 from mulligan.protocols import Embedder
 
@@ -29,9 +28,19 @@ def repeats(later: str, earlier: Sequence[str]) -> bool:
     return any(bound >= ALIKE and similarity(later, text) >= ALIKE for bound, text in zip(bounds, earlier, strict=True))
 
 
+def repeated(texts: Sequence[str]) -> list[bool]:
+    """For each text whether it repeats one before it."""
+    return [repeats(text, texts[:place]) for place, text in enumerate(texts)]
+
+
+def rate(again: Sequence[bool]) -> float:
+    """The share of repeated texts among all but the first, in [0, 1]; 0 for fewer than two."""
+    return sum(again[1:]) / (len(again) - 1) if len(again) > 1 else 0.0
+
+
 def repetition_rate(texts: Sequence[str]) -> float:
     """RRR (SPEC D1), in [0, 1]; 0 for fewer than two texts."""
-    return _rate(texts, lambda place: repeats(texts[place], texts[:place]))
+    return rate(repeated(texts))
 
 
 def is_frozen(texts: Sequence[str]) -> bool:
@@ -42,9 +51,4 @@ def is_frozen(texts: Sequence[str]) -> bool:
 def embedded_rate(texts: Sequence[str], embedder: Embedder) -> float:
     """The same rate, where a text repeats one whose vector has a cosine of at least ALIKE with its own."""
     vectors = embedder.embed(list(texts))
-    return _rate(texts, lambda place: bool((vectors[:place] @ vectors[place] >= ALIKE).any()))
-
-
-def _rate(texts: Sequence[str], again: Callable[[int], bool]) -> float:
-    steps = [again(place) for _, place in pairwise(range(len(texts)))]
-    return sum(steps) / len(steps) if steps else 0.0
+    return rate([bool((vectors[:place] @ vector >= ALIKE).any()) for place, vector in enumerate(vectors)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mulligan.errors import UnknownName
-from mulligan.memory import Memory
+from mulligan.memory import Memory, receipt_of
 from mulligan.meter import estimate_tokens
 from mulligan.read import reconstruction
 from mulligan.records import Attempt, Candidate, Guidance, Receipt, Selection, Situation, Task, Usage
@@ -115,15 +115,7 @@ class BankMemory(Memory):
         found, usage = self.retrieve(situation)
         places = bank.distinct(self.store.vectors([c.record.id for c in found])) if found else []
         text, shown = reconstruction.render([found[n].record for n in places], count=estimate_tokens, budget=self.settings.budget)
-        receipt = Receipt(
-            scope=task.scope,
-            task=task.id,
-            attempt=len(history),
-            candidates=tuple(c.record.id for c in found),
-            similarities=tuple(round(c.similarity, 6) for c in found),
-            shown=shown,
-            selection=Selection(chosen=0 if shown else None, policy="bank"),
-        )
+        receipt = receipt_of(task, history, found, shown, Selection(chosen=0 if shown else None, policy="bank"))
         return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
 
 

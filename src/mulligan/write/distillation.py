@@ -66,19 +66,25 @@ def distil(
             verified=check is not None,
             tried=tried,
         ),
-        provenance=Provenance(
-            task=task.id,
-            group=task.group,
-            benchmark=task.benchmark,
-            split=task.split,
-            episode=episode.label,
-            attempt=attempt.index,
-            agent=episode.agent,
-            model=episode.model,
-            proposer=proposal.proposer,
-            prompts=episode.prompts,
-            evaluator=attempt.verdict.evaluator,
-        ),
+        provenance=provenance(episode, attempt, proposer=proposal.proposer, model=episode.model),
+    )
+
+
+def provenance(episode: Episode, attempt: Attempt | None, *, proposer: str, model: str) -> Provenance:
+    """Where a record comes from: an attempt of a play, or a play without any."""
+    task = episode.task
+    return Provenance(
+        task=task.id,
+        group=task.group,
+        benchmark=task.benchmark,
+        split=task.split,
+        episode=episode.label,
+        attempt=attempt.index if attempt else 0,
+        agent=episode.agent,
+        model=model,
+        proposer=proposer,
+        prompts=episode.prompts,
+        evaluator=attempt.verdict.evaluator if attempt else "",
     )
 
 
