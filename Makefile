@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MADE := .venv/.made
 
-.PHONY: all venv demo test check bare bench record docs pin clean
+.PHONY: all venv train demo test check bare bench record docs pin clean
 
 all: check test
 
@@ -19,6 +19,9 @@ $(MADE): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check pip==25.3
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[sql,sat,smt,maths,shop,report]' --group dev
 	@touch $(MADE)
+
+train: venv  ## torch and scikit-learn as well: what learns selectors, and its tests
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[train]'
 
 demo: venv  ## the whole experiment on sample data: no key, no network
 	@$(BIN)/mulligan demo

@@ -35,7 +35,12 @@ MAY_IMPORT = {
     "write.*": STAGE,
     "read": "",
     "read.retrieval": f"{STAGE} store search",  # retrieval alone asks the store
-    "read.selection": f"{STAGE} read.features",  # training and serving share one feature function
+    "read.selection": f"{STAGE} read.weights",
+    "read.learned": f"{STAGE} read.features read.weights",
+    "read.weights": "errors read.features",  # which weights name by its hash
+    "train": "",
+    # training and serving share one feature function
+    "train.*": "nouns records errors protocols read.features read.learned read.weights train*",
     "read.*": STAGE,
     # the only file that knows the stages
     "memory": "* !cli* !console !building !doctor !trajectories !experiment* !agents* !tasks* !worlds.* !server !train*",
@@ -84,7 +89,8 @@ MAY_USE = {
     "typer click rich": "cli* console",
     "matplotlib": "experiment.report*",
     "numpy": "*",
-    "torch transformers trl peft": "train.*",
+    "torch transformers trl peft sklearn scipy": "train.*",
+    "safetensors": "read.weights",
     "starlette fastapi uvicorn mcp asyncio": "server",
     "subprocess multiprocessing concurrent.futures pty": PROCESSES,
     "os.fork* os.system os.popen os.exec* os.spawn* os.posix_spawn*": PROCESSES,

@@ -110,6 +110,7 @@ class Memory:
         self._alike = Likeness(world.tokens)
         self._panel = {task.id: task for task in panel}
         self._facts: dict[str, tuple[Task, Mapping[str, Json]]] = {}
+        self._lengths: dict[str, int] = {}
         self._calibrations: dict[tuple[str, str], Calibration] = {}
         self._asked: tuple[str, NDArray[np.float32]] = ("", np.empty(0, np.float32))
         self._sampled = RememberingEmbedder(self.embedder)  # what calibration looks at hardly changes from one record to the next
@@ -165,29 +166,26 @@ class Memory:
     def recall(self, task: Task, history: Sequence[Attempt] = (), *, observation: str = "", max_attempts: int = 1) -> Guidance:
         """The lesson that helps at this point of `task`, after the attempts in `history`; or an empty guidance."""
         situation = Situation(task=task, facts=self.facts(task), observation=observation, history=tuple(history), max_attempts=max_attempts)
-        needed = self.need(situation)
-        if needed < self.settings.need:
+        situation = replace(situation, need=self.need(situation))
+        if situation.need < self.settings.need:
             found, usage = list[Candidate](), Usage()
-            selection = Selection(chosen=None, values=(needed,), skip=self.settings.need, policy="need")
+            selection = Selection(chosen=None, values=(situation.need,), skip=self.settings.need, policy="need")
         else:
             found, usage = self.retrieve(situation)
             selection = self.selector.select(situation, found)
-        chosen = [] if selection.chosen is None else [found[selection.chosen].record]
-        text, shown = reconstruction.render(
-            chosen,
-            count=estimate_tokens,
-            budget=self.settings.budget,
-            contrast=self.settings.contrast,
-            conditions=self.settings.conditions,
-        )
+        text, shown = self._render([found[place].record for place in selection.places])
         aside: tuple[str, ...] = ()
         if shown and (share := self.settings.withheld):
             if credit.is_withheld(task.scope, task.id, len(history), share):
                 text, shown, aside = "", (), shown
             done = float(share if aside else 1 - share)
             selection = replace(selection, propensity=selection.propensity * done)
-        receipt = receipt_of(task, history, found, shown, selection, aside)
+        receipt = receipt_of(situation, found, shown, selection, aside)
         return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
+
+    def _render(self, records: Sequence[Record]) -> tuple[str, tuple[str, ...]]:
+        s = self.settings
+        return reconstruction.render(records, count=estimate_tokens, budget=s.budget, contrast=s.contrast, conditions=s.conditions)
 
     def settle(self, receipt: Receipt, outcome: Outcome | None = None, *, utility: float | None = None) -> None:
         """Report how an attempt with this guidance went: `outcome` against the same attempt without it, `utility` (in [0, 1]) by itself.
@@ -209,7 +207,7 @@ class Memory:
 
     def need(self, situation: Situation) -> float:
         """How often the agent fails by itself on what is nearly this task; 1 after a visible failure, or where no task is near."""
-        if situation.failed is not None or not self.settings.need:
+        if situation.failed is not None:
             return 1.0
         task = situation.task
         known = self.store.unaided(task.scope, task.domain)
@@ -248,7 +246,15 @@ class Memory:
             limit=self.settings.candidates,
             min_score=self.settings.min_score,
         )
-        return kept, sum(spent, Usage())
+        return [replace(candidate, tokens=self._tokens(candidate.record)) for candidate in kept], sum(spent, Usage())
+
+    def _tokens(self, record: Record) -> int:
+        """What showing a record alone costs; counted once a record."""
+        if record.id not in self._lengths:
+            if len(self._lengths) >= KEPT_FACTS:
+                self._lengths.clear()
+            self._lengths[record.id] = estimate_tokens(self._render([record])[0])
+        return self._lengths[record.id]
 
     def recallable(self, record: Record) -> bool:
         """Whether a record may be shown at all: a checked correction that did not solve its task is no example."""
@@ -371,23 +377,23 @@ class Memory:
 
 
 def receipt_of(
-    task: Task,
-    history: Sequence[Attempt],
+    situation: Situation,
     found: Sequence[Candidate],
     shown: tuple[str, ...],
     selection: Selection,
     withheld: tuple[str, ...] = (),
 ) -> Receipt:
-    """What was found and shown at the decision point after `history`."""
+    """What was found and shown at a decision point."""
     return Receipt(
-        scope=task.scope,
-        task=task.id,
-        attempt=len(history),
+        scope=situation.task.scope,
+        task=situation.task.id,
+        attempt=len(situation.history),
         candidates=tuple(c.record.id for c in found),
         similarities=tuple(round(c.similarity, 6) for c in found),
         shown=shown,
         withheld=withheld,
         selection=selection,
+        need=round(situation.need, 6),
     )
 
 

@@ -176,15 +176,24 @@ class Verdict:
 
 @noun
 class Selection:
-    """A selector's choice: at most one candidate, or none. `values` has one entry a candidate, `skip` the value of showing
-    none.
+    """A selector's choice: one candidate, a set of them, or none.
+
+    `chosen` is the place of the best one, `more` are those of the others that are shown with it. `values` has one entry a candidate,
+    `skip` is the value of showing none; selectors of sets give none of their many values but the best set's, in `skip`'s terms.
+    `propensity` is the probability with which the policy chose just this.
     """
 
     chosen: int | None
+    more: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
     skip: float = 0.0
     propensity: float = 1.0
     policy: str
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of all that is shown, the best first."""
+        return () if self.chosen is None else (self.chosen, *self.more)
 
 
 @noun
@@ -199,13 +208,17 @@ class Receipt:
     shown: tuple[str, ...]
     withheld: tuple[str, ...] = ()  # what would have been shown, had the coin not said otherwise; the selection has the propensity
     selection: Selection
+    need: float = 1.0  # how often the agent fails here by itself
     label: str = ""
 
     @property
     def id(self) -> str:
-        """Hash of its content. What was withheld is left out where nothing was: receipts of before keep their ids."""
+        """Hash of its content. Fields of later versions are left out where they say nothing: receipts of before keep their ids."""
         said = to_plain(self)
-        return content_id("rcp", said if self.withheld else {name: value for name, value in said.items() if name != "withheld"})
+        for part, name, nothing in ((said, "withheld", []), (said, "need", 1.0), (said["selection"], "more", [])):
+            if part[name] == nothing:
+                del part[name]
+        return content_id("rcp", said)
 
 
 @noun
@@ -415,13 +428,14 @@ class Statistics:
 
 @noun
 class Situation:
-    """What recall looks at: one decision point of an episode, after `history`."""
+    """What recall looks at: one decision point of an episode, after `history`. `need` is how often the agent fails here by itself."""
 
     task: Task
     facts: Mapping[str, Json]
     observation: str = ""
     history: tuple[Attempt, ...] = ()
     max_attempts: int = 1
+    need: float = 1.0
 
     @property
     def failed(self) -> Attempt | None:
@@ -435,13 +449,17 @@ class Situation:
 
 @noun
 class Candidate:
-    """A record that passed the filters for a situation. `similarity` is calibrated: 0 like unrelated text, 1 the same text."""
+    """A record that passed the filters for a situation.
+
+    `similarity` is calibrated: 0 like unrelated text, 1 the same text. `tokens` is what showing it costs.
+    """
 
     record: Record
     statistics: Statistics
     similarity: float
     overlap: float
     score: float
+    tokens: int = 0
 
 
 @noun

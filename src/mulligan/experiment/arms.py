@@ -115,7 +115,7 @@ class BankMemory(Memory):
         found, usage = self.retrieve(situation)
         places = bank.distinct(self.store.vectors([c.record.id for c in found])) if found else []
         text, shown = reconstruction.render([found[n].record for n in places], count=estimate_tokens, budget=self.settings.budget)
-        receipt = receipt_of(task, history, found, shown, Selection(chosen=0 if shown else None, policy="bank"))
+        receipt = receipt_of(situation, found, shown, Selection(chosen=0 if shown else None, policy="bank"))
         return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
 
 

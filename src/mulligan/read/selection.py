@@ -7,10 +7,12 @@ how similar a record is, and how its uses (and uses of equally similar records) 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from mulligan.errors import UnknownName
+from mulligan.errors import UnknownName, UsageError
 from mulligan.protocols import Selector
+from mulligan.read.weights import load
 from mulligan.records import Candidate, Outcome, Receipt, Selection, Situation
 
 VALUES: Mapping[Outcome, float] = {"helped": 1.0, "neutral": 0.0, "hurt": -1.0}
@@ -110,13 +112,28 @@ SELECTORS: Mapping[str, str] = {
     "threshold": "mulligan.read.selection:Threshold",
     "utility": "mulligan.read.selection:Utility",
 }
+LEARNED: Mapping[str, str] = {  # these want weights
+    "dqn": "mulligan.read.learned:Dqn",
+    "logistic": "mulligan.read.learned:Linear",
+    "thompson": "mulligan.read.learned:Thompson",
+    "paired": "mulligan.read.learned:Linear",
+    "contextual": "mulligan.read.learned:Linear",
+}
 
 
-def selector(name: str, **settings: Any) -> Selector:
-    """The selector of that name, or of a dotted path `package.module:Class`. Raises UnknownName listing the known ones."""
-    path = SELECTORS.get(name, name if ":" in name else "")
+def selector(name: str, weights: Path | None = None, **settings: Any) -> Selector:
+    """The selector of that name, or of a dotted path `package.module:Class`; learned ones read their `weights`.
+
+    Raises UnknownName listing the known ones, UsageError for a learned one without weights, InvalidData for weights that do not fit.
+    """
+    path = {**SELECTORS, **LEARNED}.get(name, name if ":" in name else "")
     if not path:
-        raise UnknownName(f"no selector {name!r}: choose one of {', '.join(SELECTORS)}, or give a path package.module:Class")
+        known = ", ".join([*SELECTORS, *LEARNED])
+        raise UnknownName(f"no selector {name!r}: choose one of {known}, or give a path package.module:Class")
+    if name in LEARNED:
+        if weights is None:
+            raise UsageError(f"the selector {name!r} is learned: give its weights; `mulligan train selector` makes them")
+        settings["weights"] = load(weights, [name])
     module, _, cls = path.partition(":")
     try:
         found: Selector = getattr(import_module(module), cls)(**settings)
