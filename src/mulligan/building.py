@@ -30,7 +30,7 @@ from mulligan.models import open_model
 from mulligan.nouns import Json, from_plain, to_plain
 from mulligan.protocols import Embedder, Model, Selector, World
 from mulligan.read.selection import Utility, selector
-from mulligan.records import Candidate, Condition, Guidance, Record, Situation, Task
+from mulligan.records import Candidate, Condition, Guidance, Record, Situation, Split, Task
 from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
 from mulligan.tasks.sample import DATA
@@ -179,12 +179,22 @@ def load_tasks(settings: TaskSettings, base: Path, work: Path, sandbox: str = ""
     made = loader(**given)
     tasks, report = made if isinstance(made, tuple) else (made, None)
     check_splits(tasks)
-    sizes = {"source": settings.source, "train": settings.train, "heldout": settings.heldout}
-    drawn = set()
-    for split, size in sizes.items():
+    return drawn(tasks, settings), report
+
+
+def drawn(tasks: Sequence[Task], settings: TaskSettings) -> list[Task]:
+    """As many tasks of each split as the settings want, in their order. With `spare`, source tasks fill up the training tasks."""
+
+    def draw(split: Split, size: int | None) -> set[str]:
         mine = [task for task in tasks if task.split == split]
-        drawn |= {task.id for task in (mine if size is None else sample_tasks(mine, size, seed=settings.seed))}
-    return [task for task in tasks if task.id in drawn], report
+        return {task.id for task in (mine if size is None else sample_tasks(mine, size, seed=settings.seed))}
+
+    source = draw("source", settings.source)
+    if settings.spare:
+        taken = {task.group for task in tasks if task.id in source}
+        tasks = [replace(t, split="train") if t.split == "source" and t.group not in taken else t for t in tasks]
+    kept = source | draw("train", settings.train) | draw("heldout", settings.heldout)
+    return [task for task in tasks if task.id in kept]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

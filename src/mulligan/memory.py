@@ -246,9 +246,9 @@ class Memory:
             limit=self.settings.candidates,
             min_score=self.settings.min_score,
         )
-        return [replace(candidate, tokens=self._tokens(candidate.record)) for candidate in kept], sum(spent, Usage())
+        return [replace(candidate, tokens=self.tokens(candidate.record)) for candidate in kept], sum(spent, Usage())
 
-    def _tokens(self, record: Record) -> int:
+    def tokens(self, record: Record) -> int:
         """What showing a record alone costs; counted once a record."""
         if record.id not in self._lengths:
             if len(self._lengths) >= KEPT_FACTS:

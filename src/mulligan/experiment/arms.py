@@ -15,6 +15,7 @@ from mulligan.errors import UnknownName
 from mulligan.memory import Memory, receipt_of
 from mulligan.meter import estimate_tokens
 from mulligan.read import reconstruction
+from mulligan.read.selection import LEARNED
 from mulligan.records import Attempt, Candidate, Guidance, Receipt, Selection, Situation, Task, Usage
 from mulligan.write import bank, signals
 
@@ -32,6 +33,11 @@ class Arm:
     need: bool = True
     best_of: Literal["", "plain", "guided"] = ""
     reflection: Literal["", "self", "evidence"] = ""  # Reflexion instead of the experiment's agent
+
+    @property
+    def learned(self) -> bool:
+        """Whether its selector is learned from exploring plays."""
+        return self.selector in LEARNED
 
     @property
     def remembers(self) -> bool:
@@ -53,6 +59,7 @@ ARMS: Mapping[str, Arm] = {
     "checked_top1": Arm(store="checked", selector="top1"),
     "checked_threshold": Arm(store="checked", selector="threshold"),
     "checked_utility": Arm(store="checked", selector="utility"),
+    **{f"checked_{name}": Arm(store="checked", selector=name, need=False) for name in LEARNED},  # for these need is a feature
     "random": Arm(store="checked", kind="random", selector="top1"),
     "shuffled": Arm(store="checked", kind="shuffled"),
     "no_condition": Arm(store="checked", conditions=False),

@@ -89,8 +89,9 @@ class Results:
 
     def construction_cost(self, name: str) -> Usage:
         """What the store (and the statistics) of an arm cost before its first held-out task."""
-        store = arm(name).store
-        stages = [] if not store else [c for c in self.costs if c.stage in ("source", "train") or f" {store}" in c.stage]
+        one = arm(name)
+        stages = [c for c in self.costs if one.store and (c.stage in ("source", "train") or f" {one.store}" in c.stage)]
+        stages += [c for c in self.costs if one.learned and c.stage.startswith("explore")]
         return sum((c.usage for c in stages), Usage())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mulligan import __version__
 from mulligan.errors import StoreError, UsageError
-from mulligan.experiment import note_stages, results, stages
+from mulligan.experiment import learning, note_stages, results, stages
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
@@ -64,7 +64,8 @@ def run(experiment: Experiment, parts: Parts, folder: Path, progress: stages.Pro
 
 
 def _run(bench: stages.Bench, started: float) -> results.Results:
-    source, train = stages.play_source(bench), stages.play_train(bench)
+    explores = bench.experiment.memory.explore > 0
+    source, train = stages.play_source(bench), {} if explores else stages.play_train(bench)
     arms = ["none", *(name for name in bench.experiment.arms if name != "none")]
     every: tuple[stages.Variant, ...] = ("checked", "unverified", "validated", "unvalidated", "bank")
     variants = [v for v in every if any(v == _store_of(name) for name in arms)]
@@ -77,17 +78,20 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
         stages.construct(bench, variant, source)
         if variant == "checked" or bench.experiment.memory.ablation_selector == "utility":  # who else reads what practice measured?
             stages.practise(bench, variant, source | train)
-    paths = {v: bench.memory_path(v) for v in variants}
-    before = {v: (stages.fingerprint(path), stages.contents(path)) for v, path in paths.items()}
+    weights = learning.learn(bench, learning.explore(bench), source) if "checked" in variants else {}
+    frozen = {v: bench.memory_path(v) for v in variants}
+    before = {v: stages.contents(path) for v, path in frozen.items()}
+    files = [*frozen.values(), *weights.values()]
+    prints = [stages.fingerprint(path) for path in files]
     played = {name: stages.evaluate(bench, name) for name in arms}
-    after = {v: (stages.fingerprint(path), stages.contents(path)) for v, path in paths.items()}
-    if before != after:
-        raise StoreError("the held-out stage changed a frozen store: the run is not valid; start again in another folder")
+    if prints != [stages.fingerprint(path) for path in files]:
+        raise StoreError("the held-out stage changed a frozen store or weights: the run is not valid; start again in another folder")
+    after = {v: stages.contents(path) for v, path in frozen.items()}
     built: list[results.Construction] = []
     shown: tuple[results.Lesson, ...] = ()
     for variant in variants:
         with Store(bench.memory_path(variant), frozen=True) as store:
-            built.append(results.construction(variant, store, source, (before[variant][1], after[variant][1])))
+            built.append(results.construction(variant, store, source, (before[variant], after[variant])))
             if variant == "checked":
                 shown = results.lessons(store)
     return results.Results(
@@ -117,6 +121,9 @@ def _check(experiment: Experiment, parts: Parts) -> None:
     remembering = [name for name in experiment.arms if arm(name).remembers]
     if experiment.tasks.told and remembering:
         raise UsageError(f"with tasks.told held-out tasks tell their failures, so no arm may keep them: leave out {', '.join(remembering)}")
+    learned = [name for name in experiment.arms if arm(name).learned]
+    if learned and not (experiment.memory.explore and any(t.split == "train" for t in parts.tasks)):
+        raise UsageError(f"{', '.join(learned)} are learned: set tasks.train, and memory.explore to the rounds on those tasks, say 4")
     sizes = {split: sum(t.split == split for t in parts.tasks) for split in ("source", "heldout")}
     empty = [split for split, size in sizes.items() if not size]
     if empty:

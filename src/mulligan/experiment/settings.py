@@ -40,6 +40,7 @@ class TaskSettings:
     train: int | None = 0  # more to practise on
     heldout: int | None = None  # what is measured
     seed: int = 0
+    spare: bool = False  # where training tasks are too few, source tasks of groups that were not drawn are training tasks as well
     told: bool = False  # held-out tasks answer as source tasks do, as where a task may be tried again; no arm with memory then
 
 
@@ -71,6 +72,7 @@ class MemorySettings:
     contrast: bool = False
     similarity: float = 0.5  # of the threshold selector
     practice: int = 1  # rounds in which source tasks are replayed with memory to measure what it does
+    explore: int = 0  # rounds over the training tasks, showing every candidate and none equally often, for learned selectors
     need: float = 0.5  # a lesson is shown where the agent by itself fails at least so often on similar source tasks; 0 always
     note_tokens: int = 0  # that the notes of an arm may cost, drafts and validating plays together; 0 is no limit
     ablation_selector: str = "threshold"

@@ -150,7 +150,9 @@ def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
     Records of the task's own group are never shown, as on held-out tasks. Round r shows the candidate at place r, so that
     statistics are not only of the favourites. All plays of a round see the store as it was when the round began.
     """
-    tasks = [*bench.split("source"), *bench.split("train")]
+    tasks = bench.split("source")
+    if not bench.experiment.memory.explore:  # else learners would meet, as features, what came of the tasks they train on
+        tasks += bench.split("train")
     for place in range(bench.experiment.memory.practice):
         stage = f"practice {variant} {place}"
         with Store(bench.memory_path(variant)) as store:
@@ -205,7 +207,14 @@ def _selector(bench: Bench, one: Arm, store: Store) -> Selector:
     name, settings = one.selector or bench.experiment.memory.ablation_selector, bench.experiment.memory
     if name == "utility":
         return Utility.fit([(receipt, result) for receipt, result in store.receipts() if result is not None])
+    if one.learned:
+        return selector(name, weights=weights_path(bench, name))
     return Threshold(least=settings.similarity) if name == "threshold" else selector(name)
+
+
+def weights_path(bench: Bench, name: str) -> Path:
+    """Where the weights of a learned selector lie in the run's folder."""
+    return bench.folder / f"selector-{name}.safetensors"
 
 
 def played(bench: Bench, stage: str, tasks: Sequence[Task], agent: Agent, memory: Memory | None) -> Episodes:
