@@ -21,7 +21,7 @@ from toy import ToyWorld, toy_tasks
 
 pytest.importorskip("torch", reason="the train extra is not installed")
 
-from mulligan.train import dqn, fitting  # noqa: E402
+from mulligan.train import dqn, fitting
 
 ARMS = ("none", "checked_top1", *(f"checked_{name}" for name in LEARNED))
 
