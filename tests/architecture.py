@@ -4,7 +4,7 @@ A row here is a decision: change it together with docs/decisions.md. Names are d
 `*` matches anything, `!` takes away. What is allowed for type checking only stands in TYPES_ONLY. EXCEPTIONS may only shrink.
 """
 
-STAGE = "nouns records errors protocols conditions replies prompts edits"
+STAGE = "nouns records errors protocols conditions replies prompts edits naming"
 MAY_IMPORT = {
     "__init__": "* !cli* !console !building !doctor !trajectories !experiment* !audit* !server !train*",
     "errors": "",
@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "conditions": "nouns records errors",
     "replies": "nouns records errors",
     "edits": "",
+    "naming": "records",
     "pool": "nouns records errors protocols",
     "migrations": "",
     "database": "errors migrations",
@@ -43,7 +44,7 @@ MAY_IMPORT = {
     "notes": "nouns records errors protocols memory meter search read.reconstruction write.bank write.candidates write.contracts "
     "write.distillation write.validation",
     "worlds": "errors protocols",
-    "worlds.*": "nouns records errors protocols replies edits worlds*",
+    "worlds.*": "nouns records errors protocols replies edits naming worlds*",
     "tasks": "errors",
     "tasks.*": "nouns records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
     "worlds.textgame* worlds.maths_values worlds.maths_generated worlds.sandbox",

@@ -7,7 +7,7 @@ process: what makes one a noun is in `nouns.py`.
 from collections.abc import Mapping
 from dataclasses import field, fields
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from mulligan.nouns import Json, content_id, noun, to_plain
 
@@ -65,6 +65,17 @@ Reason = Literal[
     "evicted",
 ]
 Refusal = Literal["unparseable", "cites_no_step", "names_no_target", "not_new"]  # of a reflection, by its gate
+Rewritten = Literal[  # what became of records that were to be rewritten for the present situation
+    "",  # nothing was rewritten
+    "accepted",
+    "empty",  # the model says that they do not fit
+    "unreadable",  # a reply that is no guidance in the form it was asked for
+    "over_budget",
+    "commanding",  # it reads like an instruction to the agent
+    "unparseable",  # what it quotes as code does not parse
+    "unknown_name",  # it names what the situation does not have
+    "copied",  # a literal of a stored record that stands nowhere in the situation
+]
 
 LIFECYCLE: Mapping[str, frozenset[str]] = {
     "proposed": frozenset({"checked", "refused"}),
@@ -75,6 +86,11 @@ LIFECYCLE: Mapping[str, frozenset[str]] = {
     "retired": frozenset({"active"}),
     "refused": frozenset(),
 }
+
+
+def _said(one: Any, *later: str) -> dict[str, Json]:
+    """The plain values of a noun, without the `later` fields that say nothing: they came after the first stored rows."""
+    return {name: value for name, value in to_plain(one).items() if value or name not in later}
 
 
 @noun
@@ -199,13 +215,13 @@ class Receipt:
     shown: tuple[str, ...]
     withheld: tuple[str, ...] = ()  # what would have been shown, had the coin not said otherwise; the selection has the propensity
     selection: Selection
+    rewrite: Rewritten = ""
     label: str = ""
 
     @property
     def id(self) -> str:
-        """Hash of its content. What was withheld is left out where nothing was: receipts of before keep their ids."""
-        said = to_plain(self)
-        return content_id("rcp", said if self.withheld else {name: value for name, value in said.items() if name != "withheld"})
+        """Hash of its content. What was withheld or rewritten is left out where nothing was: receipts of before keep their ids."""
+        return content_id("rcp", _said(self, "withheld", "rewrite"))
 
 
 @noun
@@ -252,9 +268,8 @@ class Episode:
 
     @property
     def id(self) -> str:
-        """Hash of its content. Reviews are left out where there are none: episodes of before they were kept keep their ids."""
-        said = to_plain(self)
-        return content_id("epi", said if self.reviews else {name: value for name, value in said.items() if name != "reviews"})
+        """Hash of its content. Reviews and rewrites are left out where there are none: episodes of before keep their ids."""
+        return content_id("epi", {**_said(self, "reviews"), "receipts": [_said(r, "rewrite") for r in self.receipts]})
 
     @property
     def last(self) -> Attempt | None:
@@ -431,6 +446,20 @@ class Situation:
     @property
     def spent(self) -> Usage:
         return sum((a.usage for a in self.history), Usage())
+
+    @property
+    def sight(self) -> str:
+        """All that the agent has been shown: task, surroundings, what it saw, and what the world answered; not what it did itself."""
+        seen = (text for a in self.history for text in (a.observation, a.verdict.feedback))
+        return "\n".join(filter(None, (self.task.prompt, self.task.context, self.observation, *seen)))
+
+
+@noun
+class Misfit:
+    """What of a text does not fit a situation: a name or value that is not there, or code that does not parse. `what` is verbatim."""
+
+    kind: Literal["unparseable", "unknown_name"]
+    what: str
 
 
 @noun
