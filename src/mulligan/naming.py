@@ -1,4 +1,4 @@
-"""What a text names: its quotations, its numbers, the words that look like names of code; and which of them a situation lacks.
+"""What a lesson in words names and quotes, and what of that a situation lacks.
 
 In: a lesson in words, in any language, and a situation. Out: its parts, or misfits: what it names that stands nowhere in what the agent
 has been shown. `lacking` is the whole check for worlds that have no language of their own, and the first part of it for others. Time is
@@ -43,9 +43,10 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A text apart: its code, what stands in quotation marks, and the rest as it is read, with a gap for each quotation."""
+    """A text apart, with a gap for what was taken out: its code, all but the code, what is quoted in that, and the prose alone."""
 
     code: tuple[Code, ...]
+    spoken: str
     said: tuple[str, ...]
     prose: str
 
@@ -57,7 +58,7 @@ def parts(text: str) -> Parts:
     text = _FENCED.sub(" … ", text)
     inline = [Code(found[2].strip()) for found in _INLINE.finditer(text)]
     text = _INLINE.sub(" … ", text)
-    return Parts((*fenced, *inline), tuple(quoted(text)), _SAID.sub(" … ", text))
+    return Parts((*fenced, *inline), text, tuple(quoted(text)), _SAID.sub(" … ", text))
 
 
 def quoted(text: str) -> Iterator[str]:

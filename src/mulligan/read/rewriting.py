@@ -24,7 +24,7 @@ MOST_CONTEXT = 8_000  # characters of the surroundings
 
 _EMPTY = re.compile(r"[<＜〈‹]\s*/?\s*EMPTY\s*/?\s*[>＞〉›]", re.IGNORECASE)
 _ALONE = re.compile(r"[\W_]*empty[\W_]*\Z", re.IGNORECASE)  # in any wrapping
-_SAYS = re.compile(r"[\W_]*EMPTY\b\s*[.:,;!(\n–—-]|.*\b(?:reply|answer|output|return|response)(?: is)?\W{0,9}EMPTY\W*\Z", re.DOTALL)
+_SAYS = re.compile(r"[\W_]*EMPTY\b\s*[.:,;!(\n–—-]|.*\b(?i:reply|answer|output|return|response)(?: is)?\W{0,9}EMPTY\W*\Z", re.DOTALL)
 _END, _BEGIN = (re.compile(rf"<{slash}think(?:ing)?>", re.IGNORECASE) for slash in ("/", ""))
 _WRAPPED = re.compile(r"\A(`{3,})(?:text|markdown|md|plaintext)?[ \t]*\n(.*?)\n?[ \t]*\1\Z", re.DOTALL)
 _LABEL = re.compile(r"\A\W{0,4}(?:adapted |short )?(?:principle|guidance|lesson|advice|answer|reply)\W{0,4}:[\s*]*", re.IGNORECASE)

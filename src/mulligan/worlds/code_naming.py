@@ -1,4 +1,4 @@
-"""What a lesson in words names that a Python problem does not have: names, functions, methods; and code that does not parse.
+"""What a lesson in words names that a Python problem does not have, and code in it that does not parse.
 
 In: a situation and a text. Out: misfits. Known are Python's own names, its standard library's, what the text's own code defines, and every
 word that the agent has been shown. Nothing is run or imported for it. Not promised: that a method exists on the value it is called on.
@@ -18,7 +18,7 @@ import re
 import string
 import sys
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from mulligan.naming import TOLD, Code, misfit, names, parts, too_long
 from mulligan.records import Misfit, Situation
@@ -28,6 +28,7 @@ MODULES = (bisect, builtins, collections, functools, heapq, itertools, math, ope
 KINDS = (str, bytes, int, float, complex, bool, list, tuple, dict, set, frozenset, BaseException, re.Match, re.Pattern, collections.Counter)
 LANGUAGE = frozenset(keyword.kwlist) | sys.stdlib_module_names | {name for module in MODULES for name in dir(module)}
 METHODS = frozenset(name for kind in (*KINDS, collections.deque, collections.OrderedDict) for name in dir(kind))
+_ORDER = re.compile(r"O\([^`]*\)")
 WRAPPED = (  # what makes a program of a piece: a statement's first line, a clause, a decorator, parameters, arguments
     "{}", "{} pass", "{}: pass", "if 1: pass\n{} pass", "if 1: pass\n{}: pass", "try: pass\n{} pass", "try: pass\n{}: pass",
     "{}\ndef print(): pass", "def print({}): pass", "print({})",
@@ -41,15 +42,15 @@ def misfits(situation: Situation, text: str) -> Sequence[Misfit]:
     found = parts(text)
     trees, wrong = list[ast.Module](), list[Misfit]()
     for code in (*found.code, *map(Code, names(found.prose))):
-        if not any(map(str.isalnum, code.text)) or all(map(keyword.iskeyword, code.text.split())):
-            continue  # an operator, a keyword
+        if not any(map(str.isalnum, code.text)) or all(map(keyword.iskeyword, code.text.split())) or _ORDER.fullmatch(code.text):
+            continue  # an operator, a keyword, O(n log n)
         parsed = _parsed(code)
         if parsed is None:
             wrong.append(Misfit(kind="unparseable", what=code.text[:TOLD]))
         else:
             trees.append(parsed)
     nodes = [node for parsed in trees for node in ast.walk(parsed)]
-    known = set(re.findall(r"[^\W\d]\w*", situation.sight)) | LANGUAGE | {name for node in nodes for name in _bound(node)}
+    known = set(re.findall(r"[^\W\d]\w*", situation.sight)) | {name for node in nodes for name in _bound(node)}
     return list(dict.fromkeys([*wrong, *(misfit(name) for node in nodes for name in _used(node, known))]))
 
 
@@ -74,12 +75,14 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield name
 
 
-def _used(node: ast.AST, known: set[str]) -> Iterator[str]:
+def _used(node: ast.AST, known: Collection[str]) -> Iterator[str]:
     """The names that a node needs and that nothing has. What a library's module holds is its own business."""
     match node:
-        case ast.Name(id=name, ctx=ast.Load()) if name not in known:
+        case ast.Name(id=name, ctx=ast.Load()) if name not in known and name not in LANGUAGE:
             yield name
-        case ast.Attribute(attr=name, value=value, ctx=ast.Load()) if name not in known and name not in METHODS and not _of_library(value):
+        case ast.Attribute(attr=name, value=value, ctx=ast.Load()) if (
+            name not in known and name not in METHODS and not _of_library(value, known)
+        ):
             yield name
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
             module = node.module or "" if isinstance(node, ast.ImportFrom) else aliases[0].name
@@ -87,7 +90,8 @@ def _used(node: ast.AST, known: set[str]) -> Iterator[str]:
                 yield module
 
 
-def _of_library(value: ast.expr) -> bool:
+def _of_library(value: ast.expr, known: Collection[str]) -> bool:
+    """Whether a value comes from a module, under no name that is otherwise known."""
     while isinstance(value, ast.Attribute | ast.Call | ast.Subscript):
         value = value.func if isinstance(value, ast.Call) else value.value
-    return isinstance(value, ast.Name) and value.id in sys.stdlib_module_names
+    return isinstance(value, ast.Name) and value.id in sys.stdlib_module_names and value.id not in known

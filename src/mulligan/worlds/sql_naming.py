@@ -1,4 +1,4 @@
-"""What a lesson in words names that a database does not have: tables, columns, functions and values, and SQL that does not parse.
+"""What a lesson in words names that a database does not have, and SQL in it that does not parse.
 
 In: a situation, a text, a held copy. Out: misfits. Quoted queries are parsed, and their names and values looked up as SQLite would; quoted
 pieces of SQL, names and values are looked up word by word. A name that the agent has been shown is known, and so is a value that some row
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from mulligan.naming import TOLD, Code, fold, misfit, names, numbers, parts, stands_in, too_long, vocabulary
+from mulligan.naming import TOLD, fold, misfit, names, numbers, parts, stands_in, too_long, vocabulary
 from mulligan.records import Misfit, Situation
 from mulligan.worlds.sql_evidence import unknown
 from mulligan.worlds.sql_query import SQLITE, Query, clean, parse
@@ -22,7 +22,9 @@ from mulligan.worlds.sql_values import values
 
 MOST = 12  # literals that are looked up in the database
 MORE_WORDS = vocabulary("cast nocase binary rtrim rowid")  # that SQLite has, and sqlglot's list of keywords does not
-STATEMENT = re.compile(r"\(*\s*(?:SELECT|WITH|VALUES)\b", re.IGNORECASE)
+STATEMENT = re.compile(
+    r"\(*\s*(?:(?:SELECT|WITH|VALUES)\b|(?:ALTER|ATTACH|CREATE|DELETE|DROP|INSERT|PRAGMA|REPLACE|UPDATE|VACUUM)\s+\w)", re.IGNORECASE
+)
 BARE = re.compile(r"\b(?:SELECT\b[^\n]*?\bFROM|WITH\s+\w+\s+AS)\b[^\n]*")  # a query in prose, in capitals
 _TEXT = re.compile(r"'((?:[^']|'')*)'|\"([^\"]*)\"")
 _ALIAS = re.compile(r"\bAS\s+([^\W\d]\w*)", re.IGNORECASE)
@@ -42,12 +44,11 @@ def misfits(situation: Situation, text: str, held: Path) -> Sequence[Misfit]:
     if long := too_long(text):
         return long
     known, found = _Known(held, situation.sight), parts(text)
-    bare = BARE.findall(found.prose)
-    code = [*found.code, *(Code(query.rstrip(" .:,;")) for query in bare), *map(Code, found.said)]
+    bare, rest = BARE.findall(found.spoken), parts(BARE.sub(" … ", found.spoken))
+    code = [*(c.text for c in found.code), *(query.rstrip(" .:,;") for query in bare), *rest.said]
     all_of = [misfit for quotation in code for misfit in _quotation(quotation, known)]
-    prose = BARE.sub(" … ", found.prose)
-    all_of += [misfit(name) for name in names(prose) if not known.names(name)]
-    beside = (one or other for one, other in _BESIDE.findall(prose))
+    all_of += [misfit(name) for name in names(rest.prose) if not known.names(name)]
+    beside = (one or other for one, other in _BESIDE.findall(rest.prose))
     all_of += [misfit(name) for name in beside if name.lower() not in _ANY and not known.speaks_of(name)]
     return list(dict.fromkeys(all_of))
 
@@ -93,8 +94,8 @@ def _language(held: Path) -> frozenset[str]:
     return frozenset(functions | keywords | MORE_WORDS)
 
 
-def _quotation(code: Code, known: _Known) -> Iterator[Misfit]:
-    sql = clean(code.text)
+def _quotation(code: str, known: _Known) -> Iterator[Misfit]:
+    sql = clean(code)
     if not STATEMENT.match(sql):
         return _piece(sql, known)
     query = parse(sql, known.catalogue)
