@@ -107,6 +107,7 @@ BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "bas
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("handlers", "cli:main"): "around a command: the last line of defence, which shows one line instead of a traceback",
     ("sizes", "cli:learn"): "a parameter is an option of the command, and two are for one world",
+    ("sizes", "cli:recall"): "a parameter is an option of the command",
     ("handlers", "trajectories:learn"): "around a trial: one bad line of a file of episodes must not lose the others",
     ("handlers", "worlds.maths_worker:judged"): "around a request: the parser raises a plain Exception for what it cannot read",
     ("handlers", "worlds.textgame_worker:main"): "around a request: a stranger's game may make its engine raise anything",

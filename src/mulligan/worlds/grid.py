@@ -84,7 +84,7 @@ class GridWorld:
 
     def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
         """A key or a door where the map has none, and what else is named and was never seen."""
-        rows, words = "".join(situation.task.payload["map"]), text[:1000].lower().split()
+        rows, words = "".join(situation.task.payload.get("map", ())), text[:1000].lower().split()
         absent = [misfit(thing) for thing in ("key", "door") if thing[0].upper() not in rows and thing in words]
         return [*absent, *lacking(situation, text, {*ACTIONS, "key", "door"})]
 
