@@ -21,12 +21,12 @@ def vocabulary(words: str) -> frozenset[str]:
 
 
 EVERYDAY = vocabulary("10 12 24 30 31 52 60 90 100 180 360 365 366 1000")  # numbers that need no source
-_FENCED = re.compile(r"```+[ \t]*([\w+-]*)[^\n`]*\n(.*?)(?:```+|\Z)", re.DOTALL)
-_INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]+)\1(?!`)")
+_FENCED = re.compile(r"(?<!`)`{3,}+[ \t]*+[\w+-]*+[^\n`]*+\n(.*?)(?:`{3,}+|\Z)", re.DOTALL)
+_INLINE = re.compile(r"(?<!`)(`++)([^\n]+?)(?<!`)\1(?!`)")
 _SAID = re.compile(
     r"(?<!\w)'([^'\n]{1,80})'(?!\w)|(?<!\w)\"([^\"\n]{1,80})\"(?!\w)|‘([^’\n]{1,80})’(?!\w)|[“„«「『]([^“”»」』\n]{1,80})[“”»」』]"
 )
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)")
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w|\.\d)")
 _WORD = re.compile(r"[^\W\d_]\w+|_\w+")
 _DOTTED = re.compile(r"(?<![\w./-])[A-Za-z_]\w*(?:[./]\w+)*(?=(\()?)")
 _LIKE_A_NAME = re.compile(r"_|[a-z][A-Z]|[A-Za-z]\d|\w{2}[./][a-z_]\w|\w/\w+\.\w")
@@ -54,7 +54,7 @@ class Parts:
 def parts(text: str) -> Parts:
     """`text` taken apart, from the first `LONGEST` characters."""
     text = text[:LONGEST]
-    fenced = [Code(found[2].strip("\n"), fenced=True) for found in _FENCED.finditer(text)]
+    fenced = [Code(found[1].strip("\n"), fenced=True) for found in _FENCED.finditer(text)]
     text = _FENCED.sub(" … ", text)
     inline = [Code(found[2].strip()) for found in _INLINE.finditer(text)]
     text = _INLINE.sub(" … ", text)

@@ -83,11 +83,10 @@ def read(reply: str) -> str | None:
     if len(reply) > LONGEST:
         return ""
     text = _BEGIN.split(_END.split(html.unescape(reply))[-1])[0].strip()
-    if _EMPTY.search(text) or _ALONE.match(text) or _SAYS.match(text):
-        return None
     if wrapped := _WRAPPED.match(text):
         text = wrapped[2].strip()
-    return _LABEL.sub("", text).strip()
+    text = _LABEL.sub("", text).strip()
+    return None if _EMPTY.search(text) or _ALONE.match(text) or _SAYS.match(text) else text
 
 
 def copied(text: str, records: Iterable[Record], sight: str) -> list[str]:
