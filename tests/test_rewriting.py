@@ -278,7 +278,7 @@ def test_nothing_to_rewrite_asks_no_model(store: Store) -> None:
 
 
 def test_a_lesson_too_long_to_be_shown_can_be_rewritten(store: Store) -> None:
-    long = replace(LESSON, corrected=" ".join(f"w{n}" for n in range(190)))
+    long = replace(LESSON, corrected=" ".join(f"w{n}" for n in range(300)))
     put(store, long)
     assert not memory(store, None, rewrite=False).recall(TASK)
     assert memory(store, ScriptedModel(["Say the three words."])).recall(TASK).records == (long.id,)

@@ -5,6 +5,7 @@ key to take, `D` a door that opens only with it. Out: a verdict after every step
 the walk. A step that changes nothing is `blocked`, one that comes back to where the walk has been is `repeated`.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -84,7 +85,7 @@ class GridWorld:
 
     def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
         """A key or a door where the map has none, and what else is named and was never seen."""
-        rows, words = "".join(situation.task.payload.get("map", ())), text[:1000].lower().split()
+        rows, words = "".join(situation.task.payload.get("map", ())), set(re.findall(r"\w+", text[:1000].lower()))
         absent = [misfit(thing) for thing in ("key", "door") if thing[0].upper() not in rows and thing in words]
         return [*absent, *lacking(situation, text, {*ACTIONS, "key", "door"})]
 

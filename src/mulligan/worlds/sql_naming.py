@@ -29,7 +29,8 @@ BARE = re.compile(r"\b(?:SELECT\b[^\n]*?\bFROM|WITH\s+\w+\s+AS)\b[^\n]*")  # a q
 _TEXT = re.compile(r"'((?:[^']|'')*)'|\"([^\"]*)\"")
 _ALIAS = re.compile(r"\bAS\s+([^\W\d]\w*)", re.IGNORECASE)
 _PAIR = re.compile(r"(?<![\w.])([^\W\d]\w*)\.([^\W\d]\w*)")
-_WORD = re.compile(r"(?<![\w.])[^\W\d]\w*(?!\w*\.)")
+_WORD = re.compile(r"(?<![\w.])[^\W\d]\w+(?!\w*\.)")
+_CALLED = re.compile(r"([^\W\d]\w*)\s*\(")
 _BESIDE = re.compile(r"\bthe\s+(\w+)\s+(?:table|column)\b|\b(?:table|column)\s+(?:named|called)\s+(\w+)", re.IGNORECASE)
 _ANY = vocabulary(  # what may stand before "table" or "column" and is no name
     "right wrong correct other same another given first second last next main joined joining join relevant appropriate "
@@ -106,16 +107,16 @@ def _query(query: Query, known: _Known) -> Iterator[Misfit]:
     """Names and values of a query that are not there. Names of its own (aliases, common table expressions) are."""
     inner = {node.alias.lower() for node in query.nodes if isinstance(node, exp.CTE | exp.Subquery)}
     own = inner | {node.alias.lower() for node in query.nodes if isinstance(node, exp.Alias)}
+    tables = {node.name.lower() for node in query.nodes if isinstance(node, exp.Table)} - own
+    absent = [name for name in tables if not known.catalogue.table(name)]
+    functions = [name for name in _CALLED.findall(_TEXT.sub(" ", query.text)) if name.lower() not in known.words | own]
+    yield from map(misfit, (*sorted(absent), *functions))
     for node in query.nodes:
-        if isinstance(node, exp.Table | exp.Anonymous):
-            there = known.catalogue.table(node.name) if isinstance(node, exp.Table) else node.name.lower() in known.words
-            if not there and node.name.lower() not in own:
-                yield misfit(node.name)
-        elif isinstance(node, exp.Literal) and not node.is_string:
+        if isinstance(node, exp.Literal) and not node.is_string:
             yield from (misfit(number) for number in numbers(node.name) if not known.holds(number))
     for column in query.columns():
-        visible = known.catalogue.holders(column.name) and (not column.table or column.table.lower() in inner)
-        if not query.resolve(column) and column.name.lower() not in own and not (visible and inner):
+        elsewhere = known.catalogue.holders(column.name) and (absent or (inner and (not column.table or column.table.lower() in inner)))
+        if not query.resolve(column) and column.name.lower() not in own and not elsewhere:
             yield misfit(f"{column.table}.{column.name}" if column.table else column.name)
     yield from (misfit(compared.value) for compared, _ in unknown(query, known.values))
 
