@@ -157,6 +157,7 @@ def test_a_value_that_the_agent_has_been_shown_may_be_said() -> None:
     seen = attempt("x", verdict=replace(attempt().verdict, feedback="4711 is wanted, in Texas"))
     assert rewritten("Say 4711 for Texas.").outcome == "copied"
     assert rewritten("Say 4711 for Texas.", history=(seen,)).outcome == "accepted"
+    assert rewritten("Say 4711.", task=replace(TASK, context="samples: 4711")).outcome == "copied"  # other tasks' values are there too
 
 
 PIECES = [

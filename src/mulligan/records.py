@@ -74,7 +74,7 @@ Rewritten = Literal[  # what became of records that were to be rewritten for the
     "commanding",  # it reads like an instruction to the agent
     "unparseable",  # what it quotes as code does not parse
     "unknown_name",  # it names what the situation does not have
-    "copied",  # a literal of a stored record that stands nowhere in the situation
+    "copied",  # a value of a stored record that the task does not have
 ]
 
 LIFECYCLE: Mapping[str, frozenset[str]] = {

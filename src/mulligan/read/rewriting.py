@@ -2,14 +2,14 @@
 
 In: a situation, the lessons as `reconstruction` quotes them, and the records that they are. Out: a `Rewrite`: a text that may be shown, or
 why nothing is. A model writes it, and nothing is taken on its word: a text is shown only if it fits the budget, does not read like an
-instruction, quotes code that parses, names nothing that the world says the situation lacks, and copies no value of a record that the agent
-has not been shown. What fails is not mended and not asked for again: the agent acts without it. Not promised: that the advice is right.
+instruction, quotes code that parses, names nothing that the world says the situation lacks, and copies no value of a record that the task
+does not have. What fails is not mended and not asked for again: the agent acts without it. Not promised: that the advice is right.
 """
 
 import html
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mulligan.naming import LONGEST, fold, literals, parts, stands_in
 from mulligan.prompts import prompt
@@ -89,9 +89,12 @@ def read(reply: str) -> str | None:
     return None if _EMPTY.search(text) or _ALONE.match(text) or _SAYS.match(text) else text
 
 
-def copied(text: str, records: Iterable[Record], sight: str) -> list[str]:
-    """The values of `records` (quoted words, numbers) that stand in `text` and nowhere in `sight`, what the agent has been shown."""
-    said, shown = fold(text), fold(sight)
+def copied(text: str, records: Iterable[Record], situation: Situation) -> list[str]:
+    """The values of `records` (quoted words, numbers) that stand in `text`, and neither in the task nor in what was seen or answered since.
+
+    That the surroundings hold one says nothing: a schema's samples hold the values of other tasks too.
+    """
+    said, shown = fold(text), fold(replace(situation, task=replace(situation.task, context="")).sight)
     stored = (value for r in records for part in (r.situation, r.original, r.corrected, r.principle) for value in literals(part))
     return [value for value in dict.fromkeys(stored) if stands_in(value, said) and not stands_in(value, shown)]
 
@@ -116,7 +119,7 @@ def _fault(
         return "commanding", ""
     for misfit in sorted(world.misfits(situation, text), key=lambda one: one.kind != "unparseable"):
         return misfit.kind, misfit.what
-    if values := copied(text, records, situation.sight):
+    if values := copied(text, records, situation):
         return "copied", values[0]
     return "accepted", ""
 

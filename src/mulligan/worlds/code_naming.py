@@ -50,8 +50,10 @@ def misfits(situation: Situation, text: str) -> Sequence[Misfit]:
         else:
             trees.append(parsed)
     nodes = [node for parsed in trees for node in ast.walk(parsed)]
-    known = set(re.findall(r"[^\W\d]\w*", situation.sight)) | {name for node in nodes for name in _bound(node)}
-    return list(dict.fromkeys([*wrong, *(misfit(name) for node in nodes for name in _used(node, known))]))
+    imported = {alias.asname or alias.name.partition(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    own = set(re.findall(r"[^\W\d]\w*", situation.sight)) | {name for node in nodes for name in _bound(node)}
+    known, modules = own | LANGUAGE | imported, imported | (sys.stdlib_module_names - own)
+    return list(dict.fromkeys([*wrong, *(misfit(name) for node in nodes for name in _used(node, known, modules))]))
 
 
 def _parsed(code: Code) -> ast.Module | None:
@@ -69,19 +71,19 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
-        case ast.alias(name=name, asname=other):
-            yield other or name.partition(".")[0]
+        case ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name for alias in aliases)
         case ast.ExceptHandler(name=str() as name) | ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
             yield name
 
 
-def _used(node: ast.AST, known: Collection[str]) -> Iterator[str]:
+def _used(node: ast.AST, known: Collection[str], modules: Collection[str]) -> Iterator[str]:
     """The names that a node needs and that nothing has. What a library's module holds is its own business."""
     match node:
-        case ast.Name(id=name, ctx=ast.Load()) if name not in known and name not in LANGUAGE:
+        case ast.Name(id=name, ctx=ast.Load()) if name not in known:
             yield name
         case ast.Attribute(attr=name, value=value, ctx=ast.Load()) if (
-            name not in known and name not in METHODS and not _of_library(value, known)
+            name not in known and name not in METHODS and not _of_library(value, modules)
         ):
             yield name
         case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
@@ -90,8 +92,7 @@ def _used(node: ast.AST, known: Collection[str]) -> Iterator[str]:
                 yield module
 
 
-def _of_library(value: ast.expr, known: Collection[str]) -> bool:
-    """Whether a value comes from a module, under no name that is otherwise known."""
+def _of_library(value: ast.expr, modules: Collection[str]) -> bool:
     while isinstance(value, ast.Attribute | ast.Call | ast.Subscript):
         value = value.func if isinstance(value, ast.Call) else value.value
-    return isinstance(value, ast.Name) and value.id in sys.stdlib_module_names and value.id not in known
+    return isinstance(value, ast.Name) and value.id in modules
