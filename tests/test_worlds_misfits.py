@@ -1,5 +1,6 @@
 """What each world says of lessons in words: names, values and code that a situation lacks."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,27 @@ def test_what_the_question_names_is_there_for_prose(isles: Situation) -> None:
 )
 def test_any_text_about_a_database_is_read(isles: Situation, text: str) -> None:
     assert all(misfit.what for misfit in SqlWorld().misfits(isles, text))
+
+
+DATA = Path(__file__).parents[2] / "shared" / "data" / "text2sql"
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the public data sets are not beside the checkout")
+def test_on_public_questions_gold_fits_and_a_renamed_name_does_not() -> None:
+    from mulligan.tasks.text2sql import load_text2sql
+
+    tasks, _ = load_text2sql(DATA / "geography.json", DATA / "geography-db.added-in-2020.sqlite", split_by="query")
+    world, drawn = SqlWorld(), tasks[::8]
+    columns = {name for column in world.facts(drawn[0])["columns"] for name in column.lower().split(".")}
+    constants = renamed = 0
+    for one in drawn:
+        gold, where = one.payload["gold"], situation(task=one)
+        constants += bool(unknown := said(world.misfits(where, f"Use `{gold}`.")))
+        assert all(what.isdigit() for what in unknown), unknown  # 150000 makes a city major, and stands nowhere
+        if names := [name for name in re.findall(r"\w+", re.sub(r"\"[^\"]*\"", "", gold)) if name.lower() in columns]:
+            assert world.misfits(where, f"Use `{gold.replace(names[0], names[0] + 'x')}`."), gold
+            renamed += 1
+    assert constants <= len(drawn) / 10 and renamed > len(drawn) / 2
 
 
 # Code
