@@ -69,6 +69,7 @@ def test_a_model_that_adapts_passes_every_probe(tmp_path: Path, probes: list[Pro
 def test_what_names_the_old_fact_never_comes_through(tmp_path: Path, probes: list[Probe]) -> None:
     found = asked(tmp_path, probes, ScriptedModel(lambda messages: OLD))
     assert found.fates["s-"] == {"unknown_name": 3}  # the check refuses it: that is a rejection too
+    assert found.probes[0].answers["s-"].why == "area"
     assert found.adapted.rate == Rate(part=3, whole=3)
 
 

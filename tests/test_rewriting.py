@@ -1,6 +1,7 @@
 """Rewriting: what a model may make of quoted lessons, and that nothing of it is shown which does not fit."""
 
 import html
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -108,6 +109,15 @@ def test_the_tag_means_empty_whatever_stands_around_it(before: str, after: str, 
 )
 def test_what_is_no_empty_is_read_without_its_dress(reply: str, text: str) -> None:
     assert rewriting.read(reply) == text
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "< ", "<" + " " * 7_000, "`", "```\n", "```\n" + " " * 7_000, "EMPTY", "_", "\n", "answer ", "<think>", "&lt;", "I "]
+)
+def test_a_row_of_anything_takes_little_time(piece: str) -> None:
+    began = time.process_time()
+    rewritten(piece * (8_000 // len(piece)))
+    assert time.process_time() - began < 1
 
 
 # What is refused

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,13 @@ def test_a_database_lacks_what_it_does_not_hold(isles: Situation, text: str, unk
     assert said(SqlWorld().misfits(isles, text)) == unknown
 
 
+def test_what_a_wrong_query_named_is_not_there_for_being_said_again(isles: Situation) -> None:
+    told = verdict(feedback="unknown_column: no such column: heigth; nearest: area")
+    assert said(SqlWorld().misfits(replace(isles, history=(attempt("SELECT heigth", verdict=told),)), "Take `heigth`, or `area`.")) == [
+        "heigth"
+    ]
+
+
 def test_what_the_question_names_is_there_for_prose(isles: Situation) -> None:
     asked = situation(task=ask(Path(isles.task.payload["database"]), "SELECT 1", "Is there a lighthouse called 'Old Tom'?"))
     assert said(SqlWorld().misfits(asked, "Look for `lighthouse` and 'Old Tom'.")) == []
@@ -142,6 +150,12 @@ CODE = [
 @pytest.mark.parametrize(("text", "unknown"), CODE)
 def test_a_problem_lacks_what_is_neither_pythons_nor_its_own(text: str, unknown: list[str]) -> None:
     assert said(code_naming.misfits(PROBLEM, text)) == unknown
+
+
+def test_what_a_program_missed_is_not_there_for_being_said_again() -> None:
+    told = verdict(feedback="exception: has_close([1.0], 0.5) raises NameError: name 'helper' is not defined; check_it(3) was called")
+    tried = replace(PROBLEM, history=(attempt("x", verdict=told),))
+    assert said(code_naming.misfits(tried, "Call `helper(numbers)` before `check_it(numbers)`.")) == ["helper"]
 
 
 # Text games

@@ -85,14 +85,15 @@ class Examined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """The block for an agent, the records that it speaks for, and, where they were rewritten, what came of that, in what words, at what
-    cost.
+    """The block for an agent and the records that it speaks for. Where they were rewritten: the words alone, what became of them, and what
+    was wrong with them, if so.
     """
 
     text: str = ""
     records: tuple[str, ...] = ()
     words: str = ""
     rewrite: Rewritten = ""
+    why: str = ""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -218,7 +219,8 @@ class Memory:
         made = ask(situation, text, read)
         says = made.outcome == "accepted" or (made.outcome == "empty" and fits(""))
         block = reconstruction.render_rewritten(made.text, read) if says else ""
-        return Told(text=block, records=shown if made.text else (), words=made.text, rewrite=made.outcome, usage=made.usage)
+        kept = shown if made.text else ()
+        return Told(text=block, records=kept, words=made.text, rewrite=made.outcome, why=made.why, usage=made.usage)
 
     def settle(self, receipt: Receipt, outcome: Outcome | None = None, *, utility: float | None = None) -> None:
         """Report how an attempt with this guidance went: `outcome` against the same attempt without it, `utility` (in [0, 1]) by itself.

@@ -40,10 +40,11 @@ class Probe:
 
 @noun
 class Answer:
-    """What became of the record in one state, and the words that the agent would be handed."""
+    """What became of the record in one state, the words that the agent would be handed, and what was wrong with those of the model."""
 
     fate: Fate
     words: str = ""
+    why: str = ""
 
     @property
     def accepted(self) -> bool:
@@ -131,7 +132,8 @@ def _offered(memory: Memory, task: Task, record: Record) -> tuple[Answer, Usage]
         return Answer(fate="condition"), sum(spent, Usage())
     told = memory.told(situation, [record])
     fate: Fate = told.rewrite or ("accepted" if told.records else "not_shown")
-    return Answer(fate=fate, words=told.words or (told.text if told.records else "")), sum(spent, told.usage)
+    words = told.words or (told.text if told.records else "")
+    return Answer(fate=fate, words=words, why=told.why), sum(spent, told.usage)
 
 
 def _findings(probes: Sequence[Probe], done: Sequence[Probed], spent: Usage) -> Findings:

@@ -22,11 +22,11 @@ LAST = 3  # attempts that it is shown
 MOST_CHARS = 1_200  # of an action, and of an answer to one
 MOST_CONTEXT = 8_000  # characters of the surroundings
 
-_EMPTY = re.compile(r"[<＜〈‹]\s*/?\s*EMPTY\s*/?\s*[>＞〉›]", re.IGNORECASE)
+_EMPTY = re.compile(r"[<＜〈‹]\s*+/?\s*+EMPTY\s*+/?\s*+[>＞〉›]", re.IGNORECASE)
 _ALONE = re.compile(r"[\W_]*empty[\W_]*\Z", re.IGNORECASE)  # in any wrapping
 _SAYS = re.compile(r"[\W_]*EMPTY\b\s*[.:,;!(\n–—-]|.*\b(?i:reply|answer|output|return|response)(?: is)?\W{0,9}EMPTY\W*\Z", re.DOTALL)
 _END, _BEGIN = (re.compile(rf"<{slash}think(?:ing)?>", re.IGNORECASE) for slash in ("/", ""))
-_WRAPPED = re.compile(r"\A(`{3,})(?:text|markdown|md|plaintext)?[ \t]*\n(.*?)\n?[ \t]*\1\Z", re.DOTALL)
+_WRAPPED = re.compile(r"\A(`{3,})(?:text|markdown|md|plaintext)?[ \t]*+\n(.*)\1\Z", re.DOTALL)
 _LABEL = re.compile(r"\A\W{0,4}(?:adapted |short )?(?:principle|guidance|lesson|advice|answer|reply)\W{0,4}:[\s*]*", re.IGNORECASE)
 _OWN = re.compile(r"\bI(?:'m|'ll|'ve|'d|’m|’ll|’ve)?\b|\b[Ll]et me\b|\b[Mm]y\b|\A(?:Okay|Sure|Certainly|Here is)\b")
 
@@ -66,7 +66,7 @@ def rewrite(
 def request(situation: Situation, lessons: str) -> list[Message]:
     """The request: surroundings first, since tasks share them, then the lessons, the task, and what was seen and tried."""
     task = situation.task
-    parts_of_it = [
+    said = [
         task.context[:MOST_CONTEXT],
         f"Lessons from other tasks:\n{lessons}",
         f"Task: {task.prompt}",
@@ -74,7 +74,7 @@ def request(situation: Situation, lessons: str) -> list[Message]:
         *map(_tried, situation.history[-LAST:]),
         "Adapt the lessons to this task, or reply with <EMPTY>.",
     ]
-    user = "\n\n".join(part for part in parts_of_it if part)
+    user = "\n\n".join(part for part in said if part)
     return [Message(role="system", content=prompt("rewrite").text), Message(role="user", content=user)]
 
 

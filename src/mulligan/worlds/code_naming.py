@@ -19,6 +19,7 @@ import string
 import sys
 import typing
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from mulligan.naming import TOLD, Code, misfit, names, parts, too_long
 from mulligan.records import Misfit, Situation
@@ -29,6 +30,7 @@ KINDS = (str, bytes, int, float, complex, bool, list, tuple, dict, set, frozense
 LANGUAGE = frozenset(keyword.kwlist) | sys.stdlib_module_names | {name for module in MODULES for name in dir(module)}
 METHODS = frozenset(name for kind in (*KINDS, collections.deque, collections.OrderedDict) for name in dir(kind))
 _ORDER = re.compile(r"O\([^`]*\)")
+_MISSING = re.compile(r"(?:NameError: name|no attribute|No module named|cannot import name) '(\w+)")
 WRAPPED = (  # what makes a program of a piece: a statement's first line, a clause, a decorator, parameters, arguments
     "{}", "{} pass", "{}: pass", "if 1: pass\n{} pass", "if 1: pass\n{}: pass", "try: pass\n{} pass", "try: pass\n{}: pass",
     "{}\ndef print(): pass", "def print({}): pass", "print({})",
@@ -51,9 +53,19 @@ def misfits(situation: Situation, text: str) -> Sequence[Misfit]:
             trees.append(parsed)
     nodes = [node for parsed in trees for node in ast.walk(parsed)]
     imported = {alias.asname or alias.name.partition(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    own = set(re.findall(r"[^\W\d]\w*", situation.sight)) | {name for node in nodes for name in _bound(node)}
+    own = (_words(situation.sight) - _missed(situation)) | {name for node in nodes for name in _bound(node)}
     known, modules = own | LANGUAGE | imported, imported | (sys.stdlib_module_names - own)
     return list(dict.fromkeys([*wrong, *(misfit(name) for node in nodes for name in _used(node, known, modules))]))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W\d]\w*", text))
+
+
+def _missed(situation: Situation) -> set[str]:
+    """The names that answers say are not there, and the task does not have either."""
+    said = {name for attempt in situation.history for name in _MISSING.findall(attempt.verdict.feedback)}
+    return said - _words(replace(situation, history=()).sight)
 
 
 def _parsed(code: Code) -> ast.Module | None:

@@ -1,13 +1,14 @@
 """What a lesson in words names that a database does not have, and SQL in it that does not parse.
 
 In: a situation, a text, a held copy. Out: misfits. Quoted queries are parsed, and their names and values looked up as SQLite would; quoted
-pieces of SQL, names and values are looked up word by word. A name that the agent has been shown is known, and so is a value that some row
+pieces of SQL, names and values are looked up word by word. A name that the task shows is known, and so is a value that some row
 holds. Not promised: that a table is found which prose names in plain words, unless it says "table" or "column" beside.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def misfits(situation: Situation, text: str, held: Path) -> Sequence[Misfit]:
     """All that `text` names and quotes that does not fit the database in `held`."""
     if long := too_long(text):
         return long
-    known, found = _Known(held, situation.sight), parts(text)
+    shown = replace(situation, history=()).sight  # answers say again what a wrong query named
+    known, found = _Known(held, shown), parts(text)
     bare, rest = BARE.findall(found.spoken), parts(BARE.sub(" … ", found.spoken))
     code = [*(c.text for c in found.code), *(query.rstrip(" .:,;") for query in bare), *rest.said]
     all_of = [misfit for quotation in code for misfit in _quotation(quotation, known)]
