@@ -375,32 +375,6 @@ def test_recall_asks_a_model_whether_a_condition_in_words_holds(call: Call, tmp_
     assert "Applies when: it asks for an area" in found["guidance"]
 
 
-REWRITES = [
-    ("8", "accepted", "Say the three words."),
-    ("3", "empty", "rely on what you observe"),
-    ("9", "unknown_name", "refused: unknown_name"),
-]
-
-
-@pytest.mark.parametrize(("number", "outcome", "says"), REWRITES)
-def test_recall_has_a_model_rewrite_the_lesson(call: Call, lessons: Path, number: str, outcome: str, says: str) -> None:
-    given = (f"say three words number {number}", "--store", lessons, "--world", "toy:ToyWorld", "--rewrite")
-    status, out, err = call("recall", *given, "--model", "python:cli_parts:rewriting_model")
-    assert (status, err) == (0, "")
-    assert says in " ".join(out.split())
-    found = value(call("recall", *given, "--model", "python:cli_parts:rewriting_model", "--json"))
-    assert found["rewrite"] == outcome
-    assert bool(found["guidance"]) != bool(found["why_nothing"])
-    assert call("recall", *given)[::2] == (2, "error: --rewrite needs a language model: name one with --model\n")
-
-
-def test_rewriting_for_a_database_wants_the_database(call: Call, tmp_path: Path) -> None:
-    with Store(tmp_path / "mulligan.db"):
-        pass
-    status, _, err = call("recall", "Which is largest?", "--rewrite", "--model", "python:cli_parts:agreeing_model")
-    assert status == 2 and "--database" in err
-
-
 def test_an_export_is_read_back_identically(call: Call, lessons: Path, tmp_path: Path) -> None:
     status, out, _ = call("export", "--store", lessons)
     assert status == 0

@@ -1,6 +1,7 @@
 """Rewriting: what a model may make of quoted lessons, and that nothing of it is shown which does not fit."""
 
 import html
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from builders import attempt, episode, record, situation, task
 from mulligan.agents.react import ReAct
+from mulligan.cli import main
 from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import UsageError
 from mulligan.memory import Memory, Settings
@@ -367,6 +369,45 @@ def test_an_agent_pays_for_rewriting_and_names_its_prompt(store: Store) -> None:
     assert played.attempts[0].receipt == played.receipts[0].id
     without = ReAct(max_attempts=1).play(TASK, ToyWorld(), ScriptedModel(["one"]))
     assert "rewrite" not in without.prompts
+
+
+# From the command line
+
+RECALLS = [
+    ("8", "accepted", "Say the three words."),
+    ("3", "empty", NONE_FITS),
+    ("9", "unknown_name", "Nothing applies: what the model made of it is refused: unknown_name"),
+]
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as left:
+        main(["recall", *map(str, arguments)])
+    written = capsys.readouterr()
+    return int(left.value.code or 0), " ".join(written.out.split()), written.err
+
+
+@pytest.mark.parametrize(("number", "outcome", "says"), RECALLS)
+def test_recall_has_a_model_rewrite_the_lesson(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, number: str, outcome: str, says: str
+) -> None:
+    with Store(tmp_path / "lessons.db") as store:
+        put(store, replace(LESSON, situation="say three words number 1"))
+    given = (f"say three words number {number}", "--store", tmp_path / "lessons.db", "--world", "toy:ToyWorld", "--rewrite")
+    model = ("--model", "python:cli_parts:rewriting_model")
+    status, out, err = said(capsys, *given, *model)
+    assert (status, err) == (0, "") and says in out
+    found = json.loads(said(capsys, *given, *model, "--json")[1])
+    assert found["rewrite"] == outcome and bool(found["guidance"]) != bool(found["why_nothing"])
+    assert said(capsys, *given)[::2] == (2, "error: --rewrite needs a language model: name one with --model\n")
+
+
+def test_rewriting_for_a_database_wants_the_database(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with Store(tmp_path / "lessons.db"):
+        pass
+    given = ("Which is largest?", "--store", tmp_path / "lessons.db", "--rewrite", "--model", "python:cli_parts:agreeing_model")
+    status, _, err = said(capsys, *given)
+    assert status == 2 and "--database" in err
 
 
 # Rows of before

@@ -1,4 +1,4 @@
-"""Counterfactual probes: is a lesson taken where it holds, and left or changed where one fact is not as it was? (SPEC B5)
+"""Counterfactual probes: whether a lesson is taken where it holds, and left or changed where it does not (SPEC B5).
 
 In: a memory, and probes: a record, a task in whose state it holds (s+), and perhaps the same task with one fact changed so that it does not
 (s-), and with a fact changed that does not matter (s0). Who makes them is the world's business. Out: how often the record was accepted in
@@ -166,6 +166,7 @@ class Sample:
         self.values, self.groups = [value for value, _ in pairs], [group for _, group in pairs]
 
     def share(self) -> Proportion:
+        """The share of yes."""
         rate = Rate(part=int(sum(self.values)), whole=len(self.values))
         return Proportion(rate=rate, interval=cluster_interval(self.values, self.groups))
 
