@@ -66,6 +66,16 @@ def agreeing_model() -> Model:
     return ScriptedModel(lambda messages: "Yes.")
 
 
+def rewriting_model() -> Model:
+    """Rewrites for tasks with an even number, and rejects for the others."""
+
+    def written(messages: Sequence[Message]) -> str:
+        number = int(re.findall(r"number (\d+)", messages[1].content)[-1])
+        return "Say the three words." if number % 2 == 0 else "<EMPTY>" if number < 5 else "Say `zq_never`."
+
+    return ScriptedModel(written)
+
+
 def logged_model() -> Model:
     """Slow enough to be stopped; writes down what it was paid for."""
     return LoggedModel(Path(os.environ["TOY_LOG"]), float(os.environ["TOY_DELAY"]))

@@ -73,9 +73,16 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in headings(place.read_text("utf-8")), f"{page.name} links to {target}#{anchor}"
 
 
-@pytest.mark.parametrize(("title", "names"), [("Signals", get_args(records.SignalKind)), ("Reasons", get_args(records.Reason))])
-def test_the_reference_has_a_line_for_every_name(title: str, names: tuple[str, ...]) -> None:
-    section = (ROOT / "docs" / "reference.md").read_text("utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+LISTED = [
+    ("reference", "Signals", get_args(records.SignalKind)),
+    ("reference", "Reasons", get_args(records.Reason)),
+    ("rewriting", "The check", get_args(records.Rewritten)[1:]),
+]
+
+
+@pytest.mark.parametrize(("page", "title", "names"), LISTED)
+def test_there_is_a_line_for_every_name(page: str, title: str, names: tuple[str, ...]) -> None:
+    section = (ROOT / "docs" / f"{page}.md").read_text("utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(names)
 
 

@@ -5,21 +5,25 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import toy_run
+from builders import record
 from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import InvalidData, UnknownName, UsageError
-from mulligan.experiment.arms import donors
+from mulligan.experiment.arms import ARMS, BankMemory, arm, donors
 from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import DEFAULT_ARMS, load_experiment
+from mulligan.memory import Settings
 from mulligan.models import ScriptedModel
 from mulligan.nouns import to_json
-from mulligan.records import Task
+from mulligan.records import Message, Task
+from mulligan.store import Store
 from toy import ToyWorld, toy_tasks
 
 
@@ -124,6 +128,56 @@ def test_what_is_wrong_is_said_before_anything_is_spent(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no heldout"):
         run(toy_run.experiment(), parts(*toy_tasks(1)), tmp_path / "b", silent)
     assert not (tmp_path / "a").exists() and not (tmp_path / "b").exists()
+
+
+REWRITES = ("Say the three words.", "<EMPTY>", "Say `zq_never`.")
+
+
+def test_any_arm_with_a_store_can_rewrite(tmp_path: Path) -> None:
+    def reply(messages: Sequence[Message]) -> str:
+        if "Adapt the lessons" in messages[1].content:
+            return REWRITES[int(messages[1].content.split("number ")[-1][0]) % 3]
+        return toy_run.reply(messages)
+
+    arms = ("none", "checked_top1", "checked_top1+rewrite", "no_condition+rewrite", "shuffled+rewrite")
+    memory = replace(toy_run.experiment().memory, ablation_selector="top1", need=0.0)
+    tasks = [*toy_tasks(6), *toy_tasks(6, "heldout")]
+    results = run(toy_run.experiment(arms=arms, memory=memory), replace(parts(*tasks), model=ScriptedModel(reply)), tmp_path, silent)
+    assert results.arm("checked_top1").rewrites == {} and results.arm("none").rewrites == {}
+    for name in arms[2:]:
+        found = results.arm(name)
+        assert sorted(found.rewrites) == ["accepted", "empty", "unknown_name"]
+        assert sum(found.rewrites.values()) <= found.used.whole
+        assert found.used.part == found.rewrites["accepted"]
+    asked = results.arm("checked_top1+rewrite")
+    assert asked.usage.model_calls >= sum(asked.rewrites.values()) + 6  # each is paid for by its arm
+    assert results.construction_cost("checked_top1+rewrite") == results.construction_cost("checked_top1")
+
+
+def test_rewriting_goes_with_arms_that_have_a_store() -> None:
+    assert [name for name in ARMS if arm(name).rewrite] == []
+    assert {name for name, one in ARMS.items() if one.store} >= {"bank", "no_condition", "random", "checked_utility"}
+    assert all(arm(f"{name}+rewrite") == replace(one, rewrite=True) for name, one in ARMS.items() if one.store)
+    for name in ("none+rewrite", "no_persistence+rewrite", "best_of_n+rewrite", "+rewrite", "checked_top1+rewrite+rewrite"):
+        with pytest.raises(UnknownName, match="no arm"):
+            arm(name)
+
+
+def test_the_bank_rewrites_its_three_notes_into_one(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def reply(messages: Sequence[Message]) -> str:
+        asked.append(messages[1].content)
+        return "Say the three words."
+
+    with Store(tmp_path / "bank.db") as store:
+        for n, text in enumerate(("say three words", "say words three", "name three things quickly now")):
+            note = record(f"{text} number 1", kind="principle", domain="toy", principle=f"note {n}: {text}", corrected="")
+            store.add_record(note, HashingEmbedder(64).embed([note.situation])[0], embedder="hash:64")
+        settings = Settings(rewrite=True, need=0.0, min_score=-1.0)
+        bank = BankMemory(store, ToyWorld(), embedder=HashingEmbedder(64), model=ScriptedModel(reply), settings=settings)
+        guidance = bank.recall(toy_tasks(1, "heldout")[0])
+    assert guidance.receipt.rewrite == "accepted" and len(guidance.records) == len(asked[0].split("<lesson ")) - 1 >= 2
 
 
 def test_donors_are_other_tasks_of_other_groups() -> None:

@@ -20,7 +20,7 @@ from mulligan.errors import InvalidData, MulliganError
 from mulligan.memory import Memory, Settings
 from mulligan.meter import estimate_tokens
 from mulligan.models import ScriptedModel
-from mulligan.read.reconstruction import CLOSE, HEADER, OPEN, is_commanding, may_show, render, strip
+from mulligan.read.reconstruction import CLOSE, HEADER, OPEN, REWRITTEN_HEADER, is_commanding, may_show, render, render_rewritten, strip
 from mulligan.records import Gain, Record
 from mulligan.search import MAX_FIELD
 from mulligan.store import Store
@@ -68,10 +68,11 @@ def test_a_block_is_known_however_it_is_written(how: str) -> None:
         assert strip(f"before {text} after") == "before  after"
 
 
-@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(sorted(mangled(BLOCK))))
-def test_no_line_of_a_lesson_remains(before: str, after: str, how: str) -> None:
-    found = strip(f"{before}{mangled(BLOCK)[how]}{after}")
-    assert INNER not in found and HEADER not in found
+@pytest.mark.parametrize("block", [BLOCK, render_rewritten(f"Say {INNER}.", [LESSON])], ids=["quoted", "rewritten"])
+@given(before=st.text(max_size=60), after=st.text(max_size=60), how=st.sampled_from(sorted(mangled(BLOCK))))
+def test_no_line_of_a_lesson_remains(block: str, before: str, after: str, how: str) -> None:
+    found = strip(f"{before}{mangled(block)[how]}{after}")
+    assert INNER not in found and HEADER not in found and REWRITTEN_HEADER not in found
 
 
 @given(st.text(max_size=300))

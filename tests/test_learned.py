@@ -16,7 +16,7 @@ from mulligan.read import weights as files
 from mulligan.read.learned import Dqn, Explore, Linear, Thompson
 from mulligan.read.selection import selector
 from mulligan.read.weights import Weights
-from mulligan.records import Condition, Gain, Signal, Statistics, Usage
+from mulligan.records import Attempt, Condition, Episode, Gain, Receipt, Selection, Signal, Statistics, Usage
 
 G, F = len(feats.GLOBAL), len(feats.SLOT)
 
@@ -203,11 +203,17 @@ class TestFiles:
         assert (tmp_path / "w").read_bytes() == before
 
 
-def test_receipts_keep_their_ids_where_new_fields_say_nothing():
-    """The id of a receipt of the first version, as it stands in stores and in attempts."""
-    from mulligan.records import Receipt, Selection
-
-    old = Receipt(task="t", attempt=0, candidates=("r",), similarities=(0.5,), shown=("r",), selection=Selection(chosen=0, policy="top1"))
-    assert old.id == "rcp_60c413c80b834f122504b297"
-    assert replace(old, need=0.5).id != old.id
-    assert replace(old, selection=replace(old.selection, more=(1,))).id != old.id
+def test_receipts_and_episodes_keep_their_ids_where_new_fields_say_nothing():
+    """Ids as the first version gave them: they stand in stores and in attempts."""
+    shown = Receipt(
+        task="t1", attempt=0, candidates=("r",), similarities=(0.5,), shown=("r",), selection=Selection(chosen=0, policy="top1")
+    )
+    withheld = replace(shown, withheld=("r",), shown=())
+    tried = Attempt(
+        index=0, observation="", action="a", verdict=verdict(0, signals=(), feedback="w"), usage=Usage(), receipt=shown.id, state="s"
+    )
+    played = Episode(task=task(), agent="react", model="m", attempts=(tried,), receipts=(shown, withheld))
+    assert (shown.id, withheld.id) == ("rcp_0e00231fecf99e69655dd884", "rcp_88d7b03cb0065ee00a20cdad")
+    assert (played.id, replace(played, receipts=()).id) == ("epi_39fd3019bcaff97b0c6403b2", "epi_e234bb70632a7cec81f314f2")
+    changed = [replace(shown, need=0.5), replace(shown, selection=replace(shown.selection, more=(1,))), replace(shown, rewrite="empty")]
+    assert len({shown.id, *(r.id for r in changed)}) == 4

@@ -1,6 +1,7 @@
 """EVSI in closed form: the SPEC's vectors, quadrature, and the loop over many tasks."""
 
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def quadrature(mu: np.ndarray, sigma: np.ndarray, noise: float, arm: int) -> flo
     edges = np.unique(np.clip([-12.0, 12.0, *np.linspace(-12, 12, 25), *kinks], -12, 12))
     nodes, weights = np.polynomial.legendre.leggauss(40)
     total = 0.0
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         z = (high + low) / 2 + (high - low) / 2 * nodes
         top = (mu[:, None] + s[:, None] * z).max(0) - mu.max()
         total += (high - low) / 2 * float(weights @ (top * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)))

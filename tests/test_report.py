@@ -411,6 +411,28 @@ def test_a_store_that_changed_is_not_called_unchanged() -> None:
 
 def test_every_arm_is_explained() -> None:
     assert list(report_content.ABOUT) == list(ARMS)
+    assert report_content.about("no_need+rewrite") == f"{report_content.ABOUT['no_need']}, rewritten for the task"
+
+
+def test_what_became_of_rewriting_is_counted_with_its_denominators() -> None:
+    results = whole_run()
+    assert list(report_content.rewriting(results)) == []
+    rewriting = replace(
+        results.arm("checked_threshold"), arm="checked_threshold+rewrite", rewrites={"accepted": 20, "empty": 3, "copied": 1}
+    )
+    results = replace(results, arms=(*results.arms, rewriting))
+    (table,) = report_content.rewriting(results)
+    shown = dict(zip(table.headers, table.rows[0], strict=True))
+    assert [shown[name].text for name in ("arm", "asked", "accepted", "empty", "copied", "unknown_name")] == [
+        "checked_threshold+rewrite",
+        "24/90",
+        "20/24",
+        "3/24",
+        "1/24",
+        "0/24",
+    ]
+    assert "| `checked_threshold+rewrite` | 24/90 (26.7%) |" in markdown(results)
+    assert "checked_threshold+rewrite" in html(results)
 
 
 def test_the_table_of_arms_fits_a_terminal() -> None:

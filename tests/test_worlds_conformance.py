@@ -11,7 +11,7 @@ import pytest
 
 from islands import ask, build
 from mulligan.nouns import Json
-from mulligan.records import Proposal, Signal, Task, Verdict
+from mulligan.records import Misfit, Proposal, Signal, Situation, Task, Verdict
 from mulligan.worlds.conformance import Violation, check_world
 from mulligan.worlds.sql import SqlWorld
 from mulligan.worlds.sql_engine import Limits
@@ -176,6 +176,26 @@ class Tokenless(Lying):
         return [action[0]]
 
 
+class Deaf(Lying):
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        return []
+
+
+class Prudish(Lying):
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        return [Misfit(kind="unknown_name", what=word) for word in text.split()[:3]]
+
+
+class Shy(Lying):
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        return [Misfit(kind="unknown_name", what=str(text.encode()))]
+
+
+class Fickle(Lying):
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        return [Misfit(kind="unknown_name", what=str(random.random()))]
+
+
 class Closed(Lying):
     def start(self, task: Task) -> ToyState:
         raise OSError("out of order")
@@ -205,6 +225,10 @@ PLANTED: list[tuple[Callable[[], ToyWorld], str, str]] = [
     (Vague, "edits", "without its edit"),
     (Wild, "edits", "raises LookupError"),
     (Tokenless, "tokens", "raises IndexError"),
+    (Deaf, "misfits", "let through"),
+    (Prudish, "misfits", "a word of the task is unknown"),
+    (Shy, "misfits", "raises UnicodeEncodeError"),
+    (Fickle, "misfits", "differ from call to call"),
     (Closed, "start", "raises OSError"),
 ]
 

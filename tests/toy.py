@@ -9,8 +9,9 @@ from fractions import Fraction
 from typing import Self
 
 from builders import task
+from mulligan.naming import lacking
 from mulligan.nouns import Json
-from mulligan.records import Condition, Proposal, Signal, Task, Verdict
+from mulligan.records import Condition, Misfit, Proposal, Signal, Situation, Task, Verdict
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,9 @@ class ToyWorld:
 
     def tokens(self, action: str) -> Sequence[str]:
         return action.split()
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        return lacking(situation, text)
 
 
 def toy_tasks(n: int, split: str = "source", words: str = "one two three") -> list[Task]:

@@ -277,12 +277,20 @@ class Asked:
     tested: bool  # conditions were
 
 
-def ask(store: Store, text: str, *, at: World, database: Path | None, scope: str, chosen: str, model: Model | None = None) -> Asked:
-    """Recall for `text` as an agent would at its first attempt. `chosen` names the selector; `model` judges conditions in words."""
+def ask(
+    store: Store, text: str, *, at: World, database: Path | None, scope: str, chosen: str, model: Model | None = None, rewrite: bool = False
+) -> Asked:
+    """Recall for `text` as an agent would at its first attempt. `chosen` names the selector; `model` judges conditions in words, and
+    rewrites what is shown.
+    """
+    if rewrite and model is None:
+        raise UsageError("--rewrite needs a language model: name one with --model")
+    if rewrite and not database and at.name == "sql":
+        raise UsageError("--rewrite tests what is written against the task's database: name it with --database")
     payload = {"database": str(database.absolute())} if database else {}
     task = Task(id="recall", domain=at.name, benchmark="recall", group="", split="heldout", prompt=text, payload=payload, scope=scope)
     kind, vectors = Memory if database else Blind, store_embedder(store)
-    tested = Settings(conditions=bool(database), withheld=Fraction(0))  # who asks by hand wants to see it
+    tested = Settings(conditions=bool(database), rewrite=rewrite, withheld=Fraction(0))  # who asks by hand wants to see it
     memory = kind(store, at, embedder=vectors, model=model, selector=_selector(chosen, store), settings=tested)
     wide = kind(store, at, embedder=vectors, settings=Settings(conditions=False, min_score=-1.0))
     guidance = memory.recall(task)
@@ -306,6 +314,8 @@ def _why(guidance: Guidance, nearest: Sequence[Candidate], task: Task, least: fl
         return f"the nearest scores {best:.2f}, at least {least:.2f} is wanted" if best < least else "no condition of the nearest holds"
     if receipt.selection.chosen is None:
         return f"the selector {receipt.selection.policy!r} shows none of {len(receipt.candidates)} candidates"
+    if receipt.rewrite:
+        return f"what the model made of it is refused: {receipt.rewrite}"
     return "what was chosen may not be shown: it does not fit the budget, or is unchecked and reads like an instruction"
 
 

@@ -198,6 +198,7 @@ def recall(
     scope: Scope = "default",
     selector: Annotated[str, typer.Option("--selector", metavar="NAME", help="never, top1, threshold or utility.")] = "top1",
     model: ModelSpec = "",
+    rewrite: Annotated[bool, typer.Option("--rewrite", help="Have the --model rewrite the lesson for this task, or reject it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what an agent would be handed for a task, and which records are nearest; writes nothing.
@@ -212,7 +213,8 @@ def recall(
     with ExitStack() as stack:
         judge = stack.enter_context(building.opened_model(model, os.environ)) if model else None
         opened = stack.enter_context(open_store(store))
-        asked = building.ask(opened, text, at=building.world(world), database=database, scope=scope, chosen=selector, model=judge)
+        at = building.world(world)
+        asked = building.ask(opened, text, at=at, database=database, scope=scope, chosen=selector, model=judge, rewrite=rewrite)
         cli_views.show_recall(asked, console.short_ids(opened.find("")), as_json=as_json)
 
 

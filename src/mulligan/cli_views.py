@@ -189,7 +189,7 @@ def show_results(results: "Results", paths: "ReportPaths", *, as_json: bool, exa
         return
     headers, rows = arms_table(results)
     say()
-    table(headers, rows)
+    table(headers, rows, fluid=0)
     say()
     say(finding(results))
     if example and results.lessons:
@@ -250,7 +250,13 @@ def show_recall(asked: "Asked", ids: Mapping[str, str], *, as_json: bool) -> Non
             {"id": c.record.id, "score": c.score, "similarity": c.similarity, "overlap": c.overlap, "situation": c.record.situation}
             for c in asked.nearest
         ]
-        told = {"guidance": guidance.text, "records": guidance.records, "why_nothing": asked.why, "conditions_tested": asked.tested}
+        told = {
+            "guidance": guidance.text,
+            "records": guidance.records,
+            "why_nothing": asked.why,
+            "conditions_tested": asked.tested,
+            "rewrite": guidance.receipt.rewrite,
+        }
         show_json({**told, "nearest": nearest, "candidates": guidance.receipt.candidates, "selection": guidance.receipt.selection})
         return
     say(guidance.text if guidance else f"Nothing applies: {asked.why}.")

@@ -1,14 +1,15 @@
 """Memory: learn from an episode, recall for a situation, settle how it went. Read this first.
 
 learn :  Episode → signals → proposals → checks → admission → distillation → store
-recall:  Situation → need → search → retrieval → selection → reconstruction → Guidance → the agent acts → settle
+recall:  Situation → need → search → retrieval → selection → reconstruction (→ rewriting) → Guidance → the agent acts → settle
 
 This is the only module that knows the order of the stages. `recall` writes nothing; its receipt comes back through `settle`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from mulligan.meter import estimate_tokens
 from mulligan.nouns import Json
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, Selector, State, World
-from mulligan.read import credit, need, reconstruction, retrieval
+from mulligan.read import credit, need, reconstruction, retrieval, rewriting
 from mulligan.read.selection import Top1
 from mulligan.records import (
     Attempt,
@@ -35,6 +36,7 @@ from mulligan.records import (
     Proposal,
     Receipt,
     Record,
+    Rewritten,
     Selection,
     Situation,
     Task,
@@ -66,6 +68,7 @@ class Settings:
     pool: int = 50  # search hits that are scored
     budget: int = reconstruction.BUDGET  # tokens of guidance
     contrast: bool = False  # True shows the failed action beside the better one
+    rewrite: bool = False  # True has the model rewrite what is shown for the present task, or reject it
     withheld: Fraction = Fraction(1, 20)  # of what would be shown is withheld at random, so that what records do can be told; 0 never
     need: float = need.LEAST  # a lesson is shown where the agent by itself fails at least so often; 0 always
 
@@ -78,6 +81,20 @@ class Examined:
     decisions: tuple[Decision, ...]
     record: Record | None
     usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The block for an agent and the records that it speaks for. Where they were rewritten: the words alone, what became of them, and what
+    was wrong with them, if so.
+    """
+
+    text: str = ""
+    records: tuple[str, ...] = ()
+    words: str = ""
+    rewrite: Rewritten = ""
+    why: str = ""
+    usage: Usage = field(default_factory=Usage)
 
 
 class Memory:
@@ -106,6 +123,8 @@ class Memory:
         self.model = model
         self.selector = selector or Top1()
         self.settings = settings or Settings()
+        if self.settings.rewrite and model is None:
+            raise UsageError("lessons are rewritten by a language model: give the memory one, or leave rewrite out of its settings")
         self._pool = pool or Pool()
         self._alike = Likeness(world.tokens)
         self._panel = {task.id: task for task in panel}
@@ -173,19 +192,38 @@ class Memory:
         else:
             found, usage = self.retrieve(situation)
             selection = self.selector.select(situation, found)
-        text, shown = self._render([found[place].record for place in selection.places])
+        told = self.told(situation, [found[place].record for place in selection.places])
+        text, shown = told.text, told.records
         aside: tuple[str, ...] = ()
         if shown and (share := self.settings.withheld):
             if credit.is_withheld(task.scope, task.id, len(history), share):
                 text, shown, aside = "", (), shown
             done = float(share if aside else 1 - share)
             selection = replace(selection, propensity=selection.propensity * done)
-        receipt = receipt_of(situation, found, shown, selection, aside)
-        return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
+        receipt = receipt_of(situation, found, shown, selection, aside, told.rewrite)
+        return Guidance(text=text, records=shown, receipt=receipt, usage=usage + told.usage)
 
-    def _render(self, records: Sequence[Record]) -> tuple[str, tuple[str, ...]]:
-        s = self.settings
-        return reconstruction.render(records, count=estimate_tokens, budget=s.budget, contrast=s.contrast, conditions=s.conditions)
+    def told(self, situation: Situation, chosen: Sequence[Record]) -> Told:
+        """What the agent is told of the chosen records: their quotation, or what the model made of it for `situation`."""
+        how = self.settings
+        text, shown = self._quoted(chosen, rewriting.READ if how.rewrite else how.budget)
+        if not shown or not how.rewrite or self.model is None:
+            return Told(text=text, records=shown)
+        read = [record for record in chosen if record.id in shown]
+
+        def fits(text: str) -> bool:
+            return estimate_tokens(reconstruction.render_rewritten(text, read)) <= how.budget
+
+        ask = partial(rewriting.rewrite, model=self.model, world=self.world, fits=fits, commands=reconstruction.commands)
+        made = ask(situation, text, read)
+        says = made.outcome == "accepted" or (made.outcome == "empty" and fits(""))
+        block = reconstruction.render_rewritten(made.text, read) if says else ""
+        kept = shown if made.text else ()
+        return Told(text=block, records=kept, words=made.text, rewrite=made.outcome, why=made.why, usage=made.usage)
+
+    def _quoted(self, records: Sequence[Record], budget: int) -> tuple[str, tuple[str, ...]]:
+        how = self.settings
+        return reconstruction.render(records, count=estimate_tokens, budget=budget, contrast=how.contrast, conditions=how.conditions)
 
     def settle(self, receipt: Receipt, outcome: Outcome | None = None, *, utility: float | None = None) -> None:
         """Report how an attempt with this guidance went: `outcome` against the same attempt without it, `utility` (in [0, 1]) by itself.
@@ -253,7 +291,7 @@ class Memory:
         if record.id not in self._lengths:
             if len(self._lengths) >= KEPT_FACTS:
                 self._lengths.clear()
-            self._lengths[record.id] = estimate_tokens(self._render([record])[0])
+            self._lengths[record.id] = estimate_tokens(self._quoted([record], self.settings.budget)[0])
         return self._lengths[record.id]
 
     def recallable(self, record: Record) -> bool:
@@ -382,6 +420,7 @@ def receipt_of(
     shown: tuple[str, ...],
     selection: Selection,
     withheld: tuple[str, ...] = (),
+    rewrite: Rewritten = "",
 ) -> Receipt:
     """What was found and shown at a decision point."""
     return Receipt(
@@ -394,6 +433,7 @@ def receipt_of(
         withheld=withheld,
         selection=selection,
         need=round(situation.need, 6),
+        rewrite=rewrite,
     )
 
 

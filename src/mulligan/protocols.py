@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from mulligan.nouns import Json
-from mulligan.records import Candidate, Completion, Episode, Message, Proposal, Selection, Situation, Task, Verdict
+from mulligan.records import Candidate, Completion, Episode, Message, Misfit, Proposal, Selection, Situation, Task, Verdict
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -64,6 +64,9 @@ class World(Protocol):
 
     def tokens(self, action: str) -> Sequence[str]:
         """`action` cut into its smallest meaningful parts, for locality, diffs and overlap."""
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        """What a lesson in words names or quotes that does not fit; `naming.lacking` serves worlds without a language of their own."""
 
 
 class Model(Protocol):

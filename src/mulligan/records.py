@@ -7,64 +7,18 @@ process: what makes one a noun is in `nouns.py`.
 from collections.abc import Mapping
 from dataclasses import field, fields
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
+from mulligan.kinds import ConditionKind as ConditionKind
+from mulligan.kinds import Outcome as Outcome
+from mulligan.kinds import Reason as Reason
+from mulligan.kinds import RecordKind as RecordKind
+from mulligan.kinds import Refusal as Refusal
+from mulligan.kinds import Rewritten as Rewritten
+from mulligan.kinds import SignalKind as SignalKind
+from mulligan.kinds import Split as Split
+from mulligan.kinds import Status as Status
 from mulligan.nouns import Json, content_id, noun, to_plain
-
-Split = Literal["source", "train", "heldout"]
-Outcome = Literal["helped", "hurt", "neutral"]
-Status = Literal["active", "stale", "retired"]
-RecordKind = Literal["correction", "procedure", "principle"]
-ConditionKind = Literal["none", "predicate", "judged"]
-SignalKind = Literal[
-    "syntax",  # the action does not parse in its language
-    "error",  # the world refused or failed to execute the action
-    "unknown_table",
-    "unknown_column",
-    "unknown_value",  # a literal that nothing in the world holds
-    "not_a_query",  # the action would change the world that is only to be read
-    "empty_result",
-    "column_count",
-    "row_count",
-    "missing_rows",
-    "extra_rows",
-    "order",
-    "coincidence",  # right here, wrong on a changed copy of the world
-    "blocked",  # the action had no effect
-    "protected",  # the action changes what it may not, such as a test
-    "repeated",  # the same action again
-    "assertion",  # a test that does not hold, with both values
-    "exception",  # what a program raised, and where
-    "unsatisfied",  # a constraint that the answer breaks
-    "refuted",  # a claim that the checker disproved
-    "goal",  # what is left to prove where a proof stops
-    "subgoal",  # the action led no nearer to the goal
-    "timeout",
-    "too_large",
-]
-Reason = Literal[
-    "admitted",
-    "admitted_unverified",  # only in the arm that asks for it
-    "no_gain",
-    "not_completed",
-    "replay_differs",
-    "beaten",  # another alternative of the same failed action gained more
-    "unparseable",
-    "same_as_original",
-    "duplicate",
-    "not_local",
-    "over_limit",  # beyond the number of alternatives allowed for one failed action
-    "too_large",
-    "repetitive",
-    "injected_text",  # derived from guidance that this package itself put into the context
-    "contract",  # a note that is not in the form it was asked for
-    "memorised",  # a note of which nothing is left without the literals of its task
-    "no_uplift",  # a note that changed nothing where it was tried
-    "harms",  # a note with which a task came out worse
-    "secret",  # a key, a token or a password stands in it
-    "evicted",
-]
-Refusal = Literal["unparseable", "cites_no_step", "names_no_target", "not_new"]  # of a reflection, by its gate
 
 LIFECYCLE: Mapping[str, frozenset[str]] = {
     "proposed": frozenset({"checked", "refused"}),
@@ -75,6 +29,11 @@ LIFECYCLE: Mapping[str, frozenset[str]] = {
     "retired": frozenset({"active"}),
     "refused": frozenset(),
 }
+
+
+def _said(one: Any, *later: str) -> dict[str, Json]:
+    """The plain values of a noun, without the `later` fields that say nothing: they came after the first stored rows."""
+    return {name: value for name, value in to_plain(one).items() if value or name not in later}
 
 
 @noun
@@ -209,16 +168,19 @@ class Receipt:
     withheld: tuple[str, ...] = ()  # what would have been shown, had the coin not said otherwise; the selection has the propensity
     selection: Selection
     need: float = 1.0  # how often the agent fails here by itself
+    rewrite: Rewritten = ""
     label: str = ""
 
     @property
     def id(self) -> str:
-        """Hash of its content. Fields of later versions are left out where they say nothing: receipts of before keep their ids."""
-        said = to_plain(self)
-        for part, name, nothing in ((said, "withheld", []), (said, "need", 1.0), (said["selection"], "more", [])):
-            if part[name] == nothing:
-                del part[name]
-        return content_id("rcp", said)
+        """Hash of its content."""
+        return content_id("rcp", self.said)
+
+    @property
+    def said(self) -> dict[str, Json]:
+        """Its plain values without later fields that say nothing: receipts of before keep their ids, and so do their episodes."""
+        said = {**_said(self, "withheld", "rewrite"), "selection": _said(self.selection, "more")}
+        return said if self.need != 1.0 else {name: value for name, value in said.items() if name != "need"}
 
 
 @noun
@@ -265,9 +227,8 @@ class Episode:
 
     @property
     def id(self) -> str:
-        """Hash of its content. Reviews are left out where there are none: episodes of before they were kept keep their ids."""
-        said = to_plain(self)
-        return content_id("epi", said if self.reviews else {name: value for name, value in said.items() if name != "reviews"})
+        """Hash of its content. Reviews and rewrites are left out where there are none: episodes of before keep their ids."""
+        return content_id("epi", {**_said(self, "reviews"), "receipts": [{"withheld": [], **r.said} for r in self.receipts]})
 
     @property
     def last(self) -> Attempt | None:
@@ -445,6 +406,20 @@ class Situation:
     @property
     def spent(self) -> Usage:
         return sum((a.usage for a in self.history), Usage())
+
+    @property
+    def sight(self) -> str:
+        """All that the agent has been shown: task, surroundings, what it saw, and what the world answered; not what it did itself."""
+        seen = (text for a in self.history for text in (a.observation, a.verdict.feedback))
+        return "\n".join(filter(None, (self.task.prompt, self.task.context, self.observation, *seen)))
+
+
+@noun
+class Misfit:
+    """What of a text does not fit a situation: a name or value that is not there, or code that does not parse. `what` is verbatim."""
+
+    kind: Literal["unparseable", "unknown_name"]
+    what: str
 
 
 @noun

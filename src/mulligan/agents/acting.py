@@ -170,8 +170,12 @@ class Play:
             receipts=tuple(self.receipts),
             reflections=tuple(self.reflections),
             reviews=tuple(self.reviews),
-            prompts={name: prompt(name).hash for name in (*PROMPTS, *(["reflect_evidence"] if self.reviews else []))},
+            prompts={name: prompt(name).hash for name in self._prompts()},
         )
+
+    def _prompts(self) -> list[str]:
+        rewritten = any(receipt.rewrite for receipt in self.receipts)
+        return [*PROMPTS, *(["reflect_evidence"] if self.reviews else []), *(["rewrite"] if rewritten else [])]
 
     def _settle(self) -> Usage:
         owed, self._owed = self._owed, Usage()

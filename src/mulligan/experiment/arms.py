@@ -3,7 +3,8 @@
 `none` is the baseline of all pairs. `reflexion_*` retry a task with notes of their own: as published, or on evidence (SPEC D2).
 `validated`, `unvalidated` and `bank` store notes in words (SPEC C3, B2). `checked_*` share one store and differ in the selector. The
 others each break one part: `unverified` the check, `no_persistence` the store, `random` and `shuffled` the match, `no_condition` the
-conditions (SPEC A6), `no_need` the question whether a lesson is needed.
+conditions (SPEC A6), `no_need` the question whether a lesson is needed. Behind the name of any arm with a store `+rewrite` has the model
+rewrite what is shown, or reject it (SPEC B1): `checked_threshold`, `no_condition` and both with it are a 2 x 2.
 """
 
 import random
@@ -13,8 +14,6 @@ from typing import Literal
 
 from mulligan.errors import UnknownName
 from mulligan.memory import Memory, receipt_of
-from mulligan.meter import estimate_tokens
-from mulligan.read import reconstruction
 from mulligan.read.selection import LEARNED
 from mulligan.records import Attempt, Candidate, Guidance, Receipt, Selection, Situation, Task, Usage
 from mulligan.write import bank, signals
@@ -33,6 +32,7 @@ class Arm:
     need: bool = True
     best_of: Literal["", "plain", "guided"] = ""
     reflection: Literal["", "self", "evidence"] = ""  # Reflexion instead of the experiment's agent
+    rewrite: bool = False
 
     @property
     def learned(self) -> bool:
@@ -67,12 +67,17 @@ ARMS: Mapping[str, Arm] = {
 }
 
 
+REWRITE = "+rewrite"
+
+
 def arm(name: str) -> Arm:
-    """The arm of that name. Raises UnknownName listing the known ones."""
-    try:
-        return ARMS[name]
-    except KeyError:
-        raise UnknownName(f"no arm {name!r}: choose among {', '.join(ARMS)}") from None
+    """The arm of that name, with `+rewrite` behind it the one that rewrites. Raises UnknownName listing the known ones."""
+    found, rewrite = ARMS.get(name.removesuffix(REWRITE)), name.endswith(REWRITE)
+    if found is None:
+        raise UnknownName(f"no arm {name!r}: choose among {', '.join(ARMS)}")
+    if rewrite and not found.store:
+        raise UnknownName(f"no arm {name!r}: {REWRITE} goes with {', '.join(known for known, one in ARMS.items() if one.store)}")
+    return replace(found, rewrite=rewrite)
 
 
 class RandomMemory(Memory):
@@ -121,9 +126,10 @@ class BankMemory(Memory):
         situation = Situation(task=task, facts=self.facts(task), observation=observation, history=tuple(history), max_attempts=max_attempts)
         found, usage = self.retrieve(situation)
         places = bank.distinct(self.store.vectors([c.record.id for c in found])) if found else []
-        text, shown = reconstruction.render([found[n].record for n in places], count=estimate_tokens, budget=self.settings.budget)
-        receipt = receipt_of(situation, found, shown, Selection(chosen=0 if shown else None, policy="bank"))
-        return Guidance(text=text, records=shown, receipt=receipt, usage=usage)
+        told = self.told(situation, [found[n].record for n in places])
+        choice = Selection(chosen=0 if told.records else None, policy="bank")
+        receipt = receipt_of(situation, found, told.records, choice, rewrite=told.rewrite)
+        return Guidance(text=told.text, records=told.records, receipt=receipt, usage=usage + told.usage)
 
 
 def donors(tasks: Sequence[Task]) -> dict[str, Task]:

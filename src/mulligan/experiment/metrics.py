@@ -78,6 +78,7 @@ class ArmMetrics:
     visible: Rate = Rate(part=0, whole=0)  # last actions that pass all visible tests / tasks with hidden tests
     hidden: Fraction = Fraction(0)  # of those tasks, the mean share of hidden tests that the last action passes
     notes: Notes = Notes()
+    rewrites: Mapping[str, int] = field(default_factory=dict)  # what became of a rewriting → decision points
 
     @property
     def net(self) -> int:
@@ -121,6 +122,7 @@ def arm_metrics(arm: str, episodes: Episodes, base: Episodes) -> ArmMetrics:
         visible=Rate(part=sum(verdict.completed and verdict.utility == 1 for verdict in apart), whole=len(apart)),
         hidden=sum((verdict.hidden or Fraction(0) for verdict in apart), Fraction(0)) / max(1, len(apart)),
         notes=_notes([episodes[t] for t in tasks]),
+        rewrites=dict(sorted(Counter(r.rewrite for r in receipts if r.rewrite).items())),
     )
 
 

@@ -6,12 +6,14 @@ what it is a share of. Nothing here is escaped: that is the business of whoever 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
+from mulligan.experiment.arms import REWRITE
 from mulligan.experiment.metrics import ArmMetrics, Rate
 from mulligan.experiment.results import Construction, Results
 from mulligan.experiment.statistics import Interval
 from mulligan.nouns import to_plain
-from mulligan.records import Usage
+from mulligan.records import Rewritten, Usage
 
 ALPHA = 0.05
 
@@ -41,6 +43,13 @@ ABOUT: Mapping[str, str] = {
     "no_condition": "checked records without their conditions",
     "no_need": "checked records also where the agent needs none",
 }
+
+
+def about(name: str) -> str:
+    """What the arm of that name is."""
+    told = ABOUT.get(name.removesuffix(REWRITE), "")
+    return f"{told}, rewritten for the task" if name.endswith(REWRITE) else told
+
 
 # Characters that are not seen but change what is: control characters, and those that turn the direction of text.
 _UNSEEN = (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -82,7 +91,7 @@ def sections(results: Results) -> tuple[Section, ...]:
     every = (
         Section(key="outcomes", title="Outcomes", tables=(outcomes(results), *apart(results), *notes(results))),
         Section(key="reading", title="How to read it", paragraphs=tuple(reading(results))),
-        Section(key="use", title="Use and price", tables=(uses(results), price(results))),
+        Section(key="use", title="Use and price", tables=(uses(results), *rewriting(results), price(results))),
         Section(key="construction", title="Construction", tables=(stores(built), proposers(built), reasons(built))),
         Section(key="costs", title="Costs by stage", paragraphs=(paid(results),), tables=(costs(results),)),
         Section(key="settings", title="Settings", tables=(settings(results),)),
@@ -176,7 +185,7 @@ def outcomes(results: Results) -> Table:
     base, best = results.arm("none").solved, headline(results)
     rows = []
     for a in results.arms:
-        name = (Cell(a.arm, ABOUT.get(a.arm, "")), share(a.solved), Cell(between(a.solved_interval)), Cell(f"{a.score:.1f}"))
+        name = (Cell(a.arm, about(a.arm)), share(a.solved), Cell(between(a.solved_interval)), Cell(f"{a.score:.1f}"))
         pairs = (
             Cell(f"{a.rescued}/{base.whole - base.part}"),
             Cell(f"{a.broken}/{base.part}"),
@@ -269,6 +278,27 @@ def uses(results: Results) -> Table:
         "utility falls by more than 0.05. Unpaired: of all uses.",
         marked=best.arm if best else "",
     )
+
+
+def rewriting(results: Results) -> Iterator[Table]:
+    """What became of lessons that were to be rewritten for the present task, where any were (SPEC B1)."""
+    rewriting_arms = [a for a in results.arms if a.rewrites]
+    outcomes = [name for name in get_args(Rewritten) if name]
+    if rewriting_arms:
+        yield Table(
+            title="Rewriting",
+            headers=("arm", "asked", *outcomes),
+            rows=tuple(
+                (
+                    Cell(a.arm),
+                    share(Rate(part=sum(a.rewrites.values()), whole=a.used.whole)),
+                    *(share(Rate(part=a.rewrites.get(name, 0), whole=sum(a.rewrites.values()))) for name in outcomes),
+                )
+                for a in rewriting_arms
+            ),
+            note="Asked: of all decision points at which memory was asked. The others: of those. Only what was accepted is shown; on "
+            "empty the agent is told that no lesson fits; what was refused, for the reason in the column's head, leaves it without memory.",
+        )
 
 
 def price(results: Results) -> Table:

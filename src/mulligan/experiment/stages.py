@@ -86,6 +86,7 @@ class Bench:
         verify: bool = True,
         conditions: bool = True,
         need: bool = True,
+        rewrite: bool = False,
         chosen: Selector | None = None,
     ) -> Memory:
         """A memory of that kind over `store`, with the experiment's settings; its panel are the source tasks."""
@@ -104,6 +105,7 @@ class Bench:
             min_score=m.min_score,
             budget=m.budget,
             contrast=m.contrast,
+            rewrite=rewrite,
             need=m.need if need else 0.0,
             withheld=Fraction(0),  # arms are compared in pairs: no coin is needed to tell what a lesson does
         )
@@ -197,7 +199,7 @@ def _reader(bench: Bench, one: Arm, store: Store) -> Memory:
     """The memory of an arm, over a frozen store."""
     kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory, "bank": BankMemory}
     chosen = _selector(bench, one, store)
-    memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, need=one.need, chosen=chosen)
+    memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, need=one.need, rewrite=one.rewrite, chosen=chosen)
     if isinstance(memory, ShuffledMemory):
         memory.donors = donors(bench.split("heldout"))
     return memory

@@ -14,6 +14,7 @@ DRAWS = 10_000
 SEED = 20_260_901
 
 Interval = tuple[float, float] | None
+Drawn = tuple[Sequence[float], Sequence[Hashable]]  # values, and the cluster of each
 
 
 def mcnemar(rescued: int, broken: int) -> float:
@@ -31,6 +32,25 @@ def cluster_interval(values: Sequence[float], clusters: Sequence[Hashable], leve
     draws = np.random.default_rng(SEED).integers(len(sums), size=(DRAWS, len(sums)))
     means = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def difference_interval(one: Drawn, other: Drawn, level: float = 0.95) -> Interval:
+    """Percentile interval of the mean of `one` less that of `other`, two samples from the same clusters, which are drawn for both at once.
+
+    None where either is empty. Draws in which one has no value are left out.
+    """
+    if not one[0] or not other[0]:
+        return None
+    places = {cluster: place for place, cluster in enumerate(dict.fromkeys([*one[1], *other[1]]))}
+    draws = np.random.default_rng(SEED).integers(len(places), size=(DRAWS, len(places)))
+    means = []
+    for values, clusters in (one, other):
+        where = [places[cluster] for cluster in clusters]
+        sums, sizes = (np.bincount(where, weights=weights, minlength=len(places)) for weights in (values, None))
+        with np.errstate(invalid="ignore"):
+            means.append(sums[draws].sum(axis=1) / sizes[draws].sum(axis=1))
+    low, high = np.nanquantile(means[0] - means[1], [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 

@@ -1,8 +1,8 @@
 """Probing: which candidate set to try next, by the expected value of what a trial would tell (UpliftMem; SPEC C2, C3).
 
-In: for every task a normal belief over the outcomes of its candidate sets ("arms", the empty set among them), and a way to try one. Out: the
-trials, chosen by EVSI in closed form under one budget over all tasks, and the beliefs after them. Outcomes of all arms are modelled, not
-uplifts: labels that share one noisy baseline run would share its noise, and the choice is the same.
+In: for every task a normal belief over the outcomes of its candidate sets ("arms", the empty set among them), and a way to try one. Out:
+the trials, chosen by EVSI in closed form under one budget over all tasks, and the beliefs after them. Outcomes of all arms are modelled,
+not uplifts: labels that share one noisy baseline run would share its noise, and the choice is the same.
 
 After Frazier, Powell and Dayanik (2009), "knowledge gradient for correlated beliefs", and Frazier and Powell (2010) for repeated trials.
 """

@@ -3,11 +3,13 @@
 In: a task. Out: its state. A world of this kind judges an action by the task alone; its workers and interpreters belong to the process.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
+from mulligan.naming import lacking
 from mulligan.nouns import content_id
-from mulligan.records import Signal, Task
+from mulligan.records import Misfit, Signal, Situation, Task
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class Asked:
 
 
 class Answering:
-    """The part of such a world that says so."""
+    """The part of such a world that says so. `vocabulary` are the words of its language, which a lesson may use anywhere."""
+
+    vocabulary: ClassVar[frozenset[str]] = frozenset()
 
     def observe(self, state: Asked) -> str:
         """Nothing: what the agent is shown is in the task."""
@@ -40,6 +44,9 @@ class Answering:
 
     def restore(self, snapshot: Asked) -> Asked:
         return snapshot
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        return lacking(situation, text, self.vocabulary)
 
 
 def told(signal: Signal) -> str:

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 
 from mulligan.errors import UsageError
 from mulligan.nouns import Json, content_id
-from mulligan.records import Proposal, Signal, Task, Verdict
+from mulligan.records import Misfit, Proposal, Signal, Situation, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.code_text import LONGEST, assemble, clean, tokens, tree
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
@@ -98,6 +98,11 @@ class CodeWorld(Answering):
             return sum(outcome.kind == "passed" for outcome in report.outcomes)
 
         return code_edits.proposals(clean(action), verdict.signals, passed, len(visible))
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        from mulligan.worlds.code_naming import misfits  # lessons in words are not everybody's
+
+        return misfits(situation, text)
 
 
 @lru_cache(maxsize=8)

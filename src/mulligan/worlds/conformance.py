@@ -17,7 +17,7 @@ from typing import TypeVar, get_args
 
 from mulligan.nouns import Json
 from mulligan.protocols import Snapshot, State, World
-from mulligan.records import Proposal, SignalKind, Task, Verdict
+from mulligan.records import Misfit, Proposal, SignalKind, Situation, Task, Verdict
 
 T = TypeVar("T")
 HOSTILE = (
@@ -38,6 +38,7 @@ HOSTILE = (
     "../../../etc/passwd",
 )
 EDITS = 50  # proposals looked at for one action
+NEVER_SEEN = "zq_never_seen_7"  # a name that no world has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ def check_world(world: World, tasks: Sequence[Task], *, actions: Sequence[str] |
         check.restored(played)
         check.isolated([*played, *HOSTILE])
         check.edits(played)
+        check.misfits()
         check.blind(played, golds)
         found += check.found
     return list(dict.fromkeys(found))
@@ -200,6 +202,25 @@ class _Check:
                         self.wrong("edits", f"{proposal.proposer} proposes the action itself", action)
                 if state.digest != before:
                     self.wrong("edits", "offering proposals changed the state", action)
+
+    def misfits(self) -> None:
+        """A lesson in words may name what the task itself names, may not name what nothing has, and may be any text."""
+        situation = Situation(task=self.task, facts=self.attempt("facts", partial(self.world.facts, self.task)) or {})
+
+        def said(text: str) -> list[Misfit]:
+            found = self.attempt("misfits", lambda: list(self.world.misfits(situation, text)), text) or []
+            if not all(isinstance(misfit, Misfit) and misfit.what for misfit in found):
+                self.wrong("misfits", f"no list of misfits that say what: {found!r:.80}", text)
+            return found
+
+        word = next((w.strip(".,:;?!") for w in self.task.prompt.split() if w.strip(".,:;?!").isalpha()), "")
+        if word and (found := said(f"Look at `{word}`.")):
+            self.wrong("misfits", f"a word of the task is unknown: {found[0].what}", word)
+        if not any(misfit.kind == "unknown_name" for misfit in said(f"Use `{NEVER_SEEN}`.")):
+            self.wrong("misfits", "a name that nothing has is let through", NEVER_SEEN)
+        for text in HOSTILE:
+            if said(f"`{text}`") != said(f"`{text}`"):
+                self.wrong("misfits", "differ from call to call", text)
 
     def blind(self, actions: Sequence[str], golds: Sequence[Json]) -> None:
         """On held-out tasks, feedback, signals and `done` are the same whatever the gold answer is."""

@@ -5,14 +5,16 @@ key to take, `D` a door that opens only with it. Out: a verdict after every step
 the walk. A step that changes nothing is `blocked`, one that comes back to where the walk has been is `repeated`.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
 
 from mulligan.errors import UsageError
+from mulligan.naming import lacking, misfit
 from mulligan.nouns import Json, content_id
-from mulligan.records import Proposal, Signal, SignalKind, Split, Task, Verdict
+from mulligan.records import Misfit, Proposal, Signal, SignalKind, Situation, Split, Task, Verdict
 
 MOVES: Mapping[str, tuple[int, int]] = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 ACTIONS = (*MOVES, "take", "open")
@@ -80,6 +82,12 @@ class GridWorld:
 
     def tokens(self, action: str) -> Sequence[str]:
         return action.lower().split()
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        """A key or a door where the map has none, and what else is named and was never seen."""
+        rows, words = "".join(situation.task.payload.get("map", ())), set(re.findall(r"\w+", text[:1000].lower()))
+        absent = [misfit(thing) for thing in ("key", "door") if thing[0].upper() not in rows and thing in words]
+        return [*absent, *lacking(situation, text, {*ACTIONS, "key", "door"})]
 
 
 def _start(task: Task) -> Here:

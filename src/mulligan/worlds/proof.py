@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from mulligan.errors import InvalidData, UsageError
+from mulligan.naming import vocabulary
 from mulligan.nouns import Json, content_id
 from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds import proof_lean, proof_rocq
@@ -31,6 +32,13 @@ MANUAL = (
     "In Lean 4 it is what stands after `:= by`. Libraries may be required. Admitted, axioms and a changed statement are no proof. Reply "
     "with the proof alone, in a code block."
 )  # no tactic as an example: small models copy it
+TACTICS = vocabulary(
+    "abel apply as assert assumption auto by by_contra cases case clear congruence constructor contradiction decide destruct "
+    "discriminate eapply eauto easy erewrite exact exists exfalso ext f_equal field field_simp firstorder funext generalize have "
+    "induction injection intro intros intuition inversion left lemma lia linarith lra nlinarith norm_num nia nra obtain omega "
+    "pose proof qed rcases refine reflexivity repeat revert rewrite rfl right ring rintro rw show simp simp_all simpl specialize "
+    "split subst symmetry tauto theorem transitivity trivial try unfold use vm_compute with in at set end match"
+)
 RULES = "1"  # changes whenever a verdict could change for reasons that are not in the limits, the sandbox or the checkers
 LIMITS = Limits(wall_s=20.0, total_s=60.0, cpu_s=60, memory=2 << 30, output=400_000)
 ODD = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
@@ -45,6 +53,7 @@ class ProofWorld(Answering):
     axioms: tuple[str, ...] = ()
     name: str = "proof"
     manual: str = MANUAL
+    vocabulary = TACTICS  # lemmas of libraries are not in it: a lesson may name those that were shown
 
     @cached_property
     def version(self) -> str:

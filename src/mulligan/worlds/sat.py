@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from importlib.metadata import version
 
 from mulligan.errors import InvalidData, UsageError
+from mulligan.naming import vocabulary
 from mulligan.nouns import Json, content_id
 from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked
@@ -27,6 +28,7 @@ MANUAL = (
 RULES = "1"
 SHOWN = 3
 FLIPS = 40  # changes that are offered
+WORDS = vocabulary("sat unsat satisfiable unsatisfiable true false and or not cnf")
 LONGEST = 200_000  # characters of an action
 
 
@@ -37,6 +39,7 @@ class SatWorld(Answering):
     time_limit_s: float = 10.0
     name: str = "sat"
     manual: str = field(default=MANUAL)
+    vocabulary = WORDS
 
     @cached_property
     def version(self) -> str:

@@ -18,8 +18,9 @@ from importlib.metadata import version
 from typing import Self
 
 from mulligan.errors import UsageError
+from mulligan.naming import fold, lacking, misfit, stands_in, vocabulary
 from mulligan.nouns import Json, content_id
-from mulligan.records import Proposal, Signal, Task, Verdict
+from mulligan.records import Misfit, Proposal, Signal, Situation, Task, Verdict
 from mulligan.worlds import shop_words
 from mulligan.worlds.shop_catalogue import Catalogue, open_catalogue
 from mulligan.worlds.shop_edits import edits
@@ -33,6 +34,7 @@ MANUAL = (
     "short thought if you like, and then the action alone on the last line."
 )
 RULES = "1"
+WORDS = vocabulary("search click buy now description features reviews attributes next prev back to options page price")
 STEPS = 15  # where a task does not say
 
 
@@ -134,6 +136,11 @@ class ShopWorld:
         verb, argument = read_action(action[: LONGEST + 1])
         text = f"{verb}[{argument}]" if verb else " ".join(re.findall(r"\S+", action[:LONGEST])).lower()
         return [text] if text else []
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        """Colours, sizes and packs of other products, and what else is named and was never seen."""
+        sight, found = fold(situation.sight), lacking(situation, text, WORDS)
+        return [*found, *(misfit(value) for value in shop_words.values(text[:LONGEST]) if not stands_in(value, sight))]
 
 
 def _shop(task: Task) -> Catalogue:

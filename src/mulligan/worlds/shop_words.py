@@ -65,6 +65,11 @@ def colour(text: str) -> str:
     return found.group().casefold() if found else text
 
 
+def values(text: str) -> list[str]:
+    """The colours, sizes and packs that `text` names, each once."""
+    return list(dict.fromkeys(found.group() for pattern in (PACK, SIZE, _COLOUR) for found in pattern.finditer(text)))
+
+
 def limit(instruction: str) -> Fraction | None:
     """The price that `instruction` wants to stay below, in dollars; None where it states none."""
     found = LIMIT.search(instruction)

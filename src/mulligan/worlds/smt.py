@@ -20,6 +20,7 @@ from typing import Any
 
 from mulligan.edits import edit_text
 from mulligan.errors import InvalidData, UsageError
+from mulligan.naming import vocabulary
 from mulligan.nouns import Json, content_id
 from mulligan.records import Proposal, Signal, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked
@@ -40,6 +41,10 @@ SLACK = 5.0  # seconds beyond the solver's own limit before it is killed
 SHOWN = 3
 DRAFTS = 60
 OFFERED = 12
+WORDS = vocabulary(
+    "and array assert bool bv concat const declare declare-const declare-fun define define-fun distinct div else exists extract "
+    "false forall fun if implies int ite let mod model not or real sat select store str string then to_int to_real true unsat xor"
+)
 SECONDS = 2.0  # for all drafts of a failure
 
 
@@ -59,6 +64,7 @@ class SmtWorld(Answering):
     time_limit_s: float = 5.0
     name: str = "smt"
     manual: str = MANUAL
+    vocabulary = WORDS
 
     @cached_property
     def version(self) -> str:

@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from mulligan.errors import UsageError
 from mulligan.nouns import Json, content_id
-from mulligan.records import Proposal, Signal, Task, Verdict
+from mulligan.records import Misfit, Proposal, Signal, Situation, Task, Verdict
 from mulligan.worlds import sql_copies, sql_evidence
 from mulligan.worlds.sql_compare import Comparison, compare, tie_groups
 from mulligan.worlds.sql_engine import Cell, Failure, Limits, Result, Row, content_hash, hold, run, run_each, sqlite_version
@@ -144,6 +144,11 @@ class SqlWorld:
         from mulligan.worlds.sql_edits import proposals  # the operators are needed only after a failure
 
         return proposals(clean(action), verdict.signals, self.facts(state.task), state.task.prompt, state.held, self.limits)
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        from mulligan.worlds.sql_naming import misfits  # lessons in words are not everybody's
+
+        return misfits(situation, text, hold(_database(situation.task)))
 
     def _execute(self, held: Path, sql: str) -> Result | Failure:
         if not sql:

@@ -19,9 +19,10 @@ from typing import Any, Self
 
 from mulligan.errors import InvalidData, UsageError
 from mulligan.nouns import Json, content_id
-from mulligan.records import Attempt, Condition, Proposal, Signal, SignalKind, Task, Usage, Verdict
+from mulligan.records import Attempt, Condition, Misfit, Proposal, Signal, SignalKind, Situation, Task, Usage, Verdict
 from mulligan.worlds.beside import beside
 from mulligan.worlds.textgame_files import Game, read_game, told
+from mulligan.worlds.textgame_naming import misfits
 
 if find_spec("textworld") is None:  # only the worker imports it, and could not say so
     raise ModuleNotFoundError("no module named 'textworld'", name="textworld")
@@ -187,6 +188,10 @@ class TextGameWorld:
         """The whole command: one decision, and what is exchanged for another."""
         command = _command(action)
         return [command] if command else []
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        """Things and places that this play has not seen, whether or not the game has them somewhere."""
+        return misfits(situation, text)
 
 
 @dataclass(frozen=True)

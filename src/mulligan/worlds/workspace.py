@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mulligan.errors import UsageError
 from mulligan.nouns import Json, content_id
-from mulligan.records import Proposal, Signal, SignalKind, Task, Verdict
+from mulligan.records import Misfit, Proposal, Signal, SignalKind, Situation, Task, Verdict
 from mulligan.worlds.answering import Answering, Asked, told
 from mulligan.worlds.sandbox import RULES as SANDBOX_RULES
 from mulligan.worlds.sandbox import Limits, Wall
@@ -135,6 +135,13 @@ class WorkspaceWorld(Answering):
 
         shop = workspace_edits.Workshop(pristine(asked.source, self.protected), self.protected, self.tokens, mended)
         return workspace_edits.proposals(shop, clean(action), verdict.signals)
+
+    def misfits(self, situation: Situation, text: str) -> Sequence[Misfit]:
+        """Read as Python where the files are; what is named must stand in what was shown of them."""
+        from mulligan.worlds.code_naming import misfits  # lessons in words are not everybody's
+
+        python = self.facts(situation.task)["language"] == "python"
+        return misfits(situation, text) if python else super().misfits(situation, text)
 
 
 def asked_of(task: Task) -> Checked:
