@@ -14,6 +14,7 @@ MAY_IMPORT = {
     "conditions": "nouns records errors",
     "replies": "nouns records errors",
     "edits": "",
+    "points": "records errors store",  # the log, as selectors saw it
     "pool": "nouns records errors protocols",
     "migrations": "",
     "database": "errors migrations",
@@ -54,6 +55,7 @@ MAY_IMPORT = {
     "audit.measures": "nouns protocols audit*",
     "audit.recheck": "nouns audit* worlds.sandbox",  # what a log stores is run again
     "audit.freshness": "nouns records errors protocols pool care store write.checks write.signals write.admission",  # a check is run again
+    "audit.offpolicy": "nouns records protocols points experiment.statistics",  # intervals as in reports
     "audit.page": "audit* experiment.report_content",
     "agents": "errors protocols",
     "agents.*": "nouns records errors protocols replies prompts agents* audit.repetition audit.grounding",
