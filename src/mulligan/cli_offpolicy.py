@@ -27,7 +27,7 @@ def offpolicy(
     store: StoreFile = HERE,
     weights: Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="Of a selector that was trained.")] = None,
     scope: Annotated[str, typer.Option("--scope", metavar="SCOPE", help="Of this scope alone; of all unless given.")] = "",
-    clip: Annotated[float, typer.Option("--clip", min=1.0, metavar="W", help="The largest weight of one attempt.")] = 10.0,
+    clip: Annotated[float, typer.Option("--clip", min=1.0, metavar="W", help="The largest weight of one attempt.")] = 20.0,
     as_json: AsJson = False,
 ) -> None:
     """Tell what another selector would have earned, from logged propensities, without running it."""

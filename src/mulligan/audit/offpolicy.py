@@ -27,7 +27,7 @@ from mulligan.points import Action, Point, action_of
 from mulligan.protocols import Selector
 from mulligan.records import Candidate
 
-CLIP = 10.0  # the largest weight (SPEC C3)
+CLIP = 20.0  # the largest weight: that of an attempt whose lesson one recall in twenty withheld
 LEAST = 10  # effective points below which no estimate is given
 FEW = 30  # effective points, or groups, below which a warning is given
 UNLIKELY = 0.001  # chance of a log under which it is taken for impossible
