@@ -351,7 +351,7 @@ def run_folder(name: str) -> Path:
 
 def clear_run(folder: Path) -> None:
     """Delete the files of a run in `folder`, and nothing else there."""
-    for name in RUN_FILES:
+    for name in (*RUN_FILES, *(path.name for path in folder.glob("study-*.db"))):
         for beside in ("", "-wal", "-shm"):
             (folder / f"{name}{beside}").unlink(missing_ok=True)
 
