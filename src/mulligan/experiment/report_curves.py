@@ -70,6 +70,8 @@ def _curve(
             axes.axhline(level, color=MUTED, lw=1, ls=(0, (3, 3)), zorder=0)
         axes.set_xlim(0, 1.04 * max(known))
         axes.set_xticks(list(known))
+        if name == "guidance":
+            axes.set_ylim(bottom=0)
         axes.grid(axis="y", color=LINE, lw=1)
         axes.tick_params(axis="y", length=0, pad=6, labelcolor=MUTED)
         axes.yaxis.set_major_formatter(lambda y, _: short(y) if abs(y) >= 1_000 else f"{y:g}".replace("-", "−"))

@@ -190,4 +190,4 @@ def _mean(values: Sequence[float]) -> float:
 
 def _figure(value: float) -> str:
     text = f"{value:,.0f}" if abs(value) >= 1_000 or isinstance(value, int) else f"{value:.1f}"
-    return text.replace("-", "−")
+    return "0.0" if text == "-0.0" else text.replace("-", "−")

@@ -1,9 +1,9 @@
-"""Studies: the checked store at equal capacity under several rules of retention, or as it grows in several orders (SPEC A3.7, A6).
+"""Studies: the checked store under rules of retention at equal capacity, or as it grows in several orders.
 
-In: the bench, the source plays, the held-out plays of `none`. Out: a `Study`, one `Checkpoint` for each store at each size. What was
-checked is checked once: every store admits the evidence of the checked one, in its own order. Between two checkpoints the next tasks are
-played with the store as it is and settled against their plays without, so that retention knows uses; then they are learnt from. Each
-checkpoint is a file of its own, complete or not there, and frozen from then on.
+SPEC A3.7, A6. In: the bench, the source plays, the held-out plays of `none`. Out: a `Study`, one `Checkpoint` for each store at each
+size. What was checked is checked once: every store admits the evidence of the checked one, in its own order. Between two checkpoints the
+next tasks are played with the store as it is and settled against their plays without, so that retention knows uses; then they are learnt
+from. Each checkpoint is a file of its own, complete or not there, and frozen from then on.
 
 Not promised: that orderings differ in more than what was evicted and used; without evictions all end with the same records.
 """
