@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "audit.measures": "nouns protocols audit*",
     "audit.recheck": "nouns audit* worlds.sandbox",  # what a log stores is run again
     "audit.freshness": "nouns records errors protocols pool care store write.checks write.signals write.admission",  # a check is run again
-    "audit.offpolicy": "nouns records protocols points experiment.statistics",  # intervals as in reports
+    "audit.offpolicy": "nouns records errors protocols points experiment.statistics",  # intervals as in reports
     "audit.page": "audit* experiment.report_content",
     "agents": "errors protocols",
     "agents.*": "nouns records errors protocols replies prompts agents* audit.repetition audit.grounding",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from builders import attempt, candidate, episode, record, situation, task
 from mulligan.audit.offpolicy import Evaluation, evaluate
+from mulligan.errors import UsageError
 from mulligan.experiment.statistics import cluster_draws
 from mulligan.memory import Memory, Settings
 from mulligan.points import Point, rebuild
@@ -155,7 +156,7 @@ def test_the_policy_of_a_deterministic_log_is_valued_exactly(utilities: list[flo
 def test_what_holds_for_any_log(data: st.DataObject) -> None:
     draw, points = random.Random(data.draw(st.integers(0, 999))), []
     for n in range(data.draw(st.integers(0, 60))):
-        shown, p = draw.choice([None, 0, 1]), data.draw(st.sampled_from([1.0, 0.95, 0.5, 0.05, 1e-6]))
+        shown, p = draw.choice([None, 0, 1]), data.draw(st.sampled_from([1.0, 0.95, 0.5, 0.05, 1e-6, 1e-11]))
         points.append(point(n, met(draw), shown, p, data.draw(st.floats(0, 1))))
     target, clip = data.draw(st.sampled_from(TARGETS)), data.draw(st.sampled_from([1.0, 10.0]))
     found = evaluate(points, target, clip=clip, draws=20)
@@ -222,11 +223,20 @@ def test_points_that_say_nothing_are_counted() -> None:
     draw = random.Random(7)
     none, odd, unfit = (point(n, met(draw), 0, 1.0, 1.0) for n in range(3))
     none = replace(none, candidates=(), receipt=replace(none.receipt, candidates=(), shown=()))
-    odd = replace(odd, receipt=replace(odd.receipt, selection=replace(odd.receipt.selection, propensity=0.0)))
+    odd = replace(odd, receipt=replace(odd.receipt, selection=replace(odd.receipt.selection, propensity=5e-324)))
     unfit = replace(unfit, receipt=replace(unfit.receipt, shown=()))
     found = evaluate([none, odd, unfit], Top1())
     assert (found.points, sum(found.left_out.values()), len(found.left_out)) == (0, 3, 3)
     assert found.logged.value is None and "nothing to estimate" in found.warnings[0]
+
+
+def test_a_selector_that_chooses_what_is_not_there_is_named() -> None:
+    class Odd(Top1):
+        def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
+            return Selection(chosen=len(candidates), policy="odd")
+
+    with pytest.raises(UsageError, match="top1"):
+        evaluate(uniform(3, 0), Odd())
 
 
 def test_draws_come_in_blocks_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:

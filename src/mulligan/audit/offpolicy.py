@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mulligan.errors import UsageError
 from mulligan.experiment.statistics import cluster_draws
 from mulligan.nouns import noun
 from mulligan.points import Action, Point, action_of
@@ -30,6 +31,7 @@ from mulligan.records import Candidate
 CLIP = 20.0  # the largest weight: that of an attempt whose lesson one recall in twenty withheld
 LEAST = 10  # effective points below which no estimate is given
 FEW = 30  # effective points, or groups, below which a warning is given
+TINY = 1e-12  # a propensity no larger is none
 UNLIKELY = 0.001  # chance of a log under which it is taken for impossible
 UNKNOWN = 0.1  # share of points of which the log says nothing, above which only an interval is given
 FOLDS, RIDGE = 5, 1.0
@@ -84,7 +86,10 @@ class _Log:
 
 
 def evaluate(points: Sequence[Point], selector: Selector, *, clip: float = CLIP, draws: int = 2_000) -> Evaluation:
-    """What `selector` would have earned at `points`. It is asked once at each; no weight is larger than `clip`."""
+    """What `selector` would have earned at `points`. It is asked once at each; no weight is larger than `clip`.
+
+    Raises UsageError for a selector that chooses what is not there.
+    """
     reasons = [_unusable(point) for point in points]
     log = _log([point for point, why in zip(points, reasons, strict=True) if not why], selector)
     w = np.minimum(log.w, clip)
@@ -108,7 +113,7 @@ def _unusable(point: Point) -> str:
     """Why a point says nothing of selectors, or ""."""
     if not point.candidates:
         return "there was nothing to choose from"
-    if not 0 < point.receipt.selection.propensity <= 1:
+    if not TINY < point.receipt.selection.propensity <= 1:
         return "the logged propensity is no probability"
     if point.chosen and not point.receipt.shown and not point.receipt.withheld:
         return "what was chosen could not be shown"
@@ -117,7 +122,7 @@ def _unusable(point: Point) -> str:
 
 def _log(points: Sequence[Point], selector: Selector) -> _Log:
     drawn = _drawn(points)
-    wanted = [action_of(selector.select(point.situation, point.candidates)) for point in points]
+    wanted = [_wanted(point, selector) for point in points]
     p = np.array([point.receipt.selection.propensity for point in points], float)
     hit, can_tell = [], []
     for point, want in zip(points, wanted, strict=True):
@@ -134,6 +139,13 @@ def _log(points: Sequence[Point], selector: Selector) -> _Log:
         can_tell=np.array(can_tell, bool),
         groups=[f"{point.situation.task.scope}/{point.situation.task.group}" for point in points],
     )
+
+
+def _wanted(point: Point, selector: Selector) -> Action:
+    found = action_of(selector.select(point.situation, point.candidates))
+    if not all(0 <= place < len(point.candidates) for place in found):
+        raise UsageError(f"the selector {selector.name!r} chose place {found} of {len(point.candidates)} candidates, which count from 0")
+    return found
 
 
 def _drawn(points: Sequence[Point]) -> set[str]:
