@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "replies": "nouns records errors",
     "edits": "",
     "naming": "records",
+    "points": "records errors store meter read.reconstruction",  # the log, as selectors saw it
     "pool": "nouns records errors protocols",
     "migrations": "",
     "database": "errors migrations",
@@ -42,7 +43,7 @@ MAY_IMPORT = {
     "read.weights": "errors read.features",  # which weights name by its hash
     "train": "",
     # training and serving share one feature function
-    "train.*": "nouns records errors protocols read.features read.learned read.weights train*",
+    "train.*": "nouns records errors protocols points store read.features read.learned read.weights train*",
     "read.*": STAGE,
     # the only file that knows the stages
     "memory": "* !cli* !console !building !doctor !trajectories !experiment* !agents* !tasks* !worlds.* !server !train*",
@@ -61,6 +62,7 @@ MAY_IMPORT = {
     "audit.measures": "nouns protocols audit*",
     "audit.recheck": "nouns audit* worlds.sandbox",  # what a log stores is run again
     "audit.freshness": "nouns records errors protocols pool care store write.checks write.signals write.admission",  # a check is run again
+    "audit.offpolicy": "nouns records errors protocols points experiment.statistics",  # intervals as in reports
     "audit.page": "audit* experiment.report_content",
     "agents": "errors protocols",
     "agents.*": "nouns records errors protocols replies prompts agents* audit.repetition audit.grounding",

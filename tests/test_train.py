@@ -12,6 +12,7 @@ from mulligan.read.features import GLOBAL, SLOT, features
 from mulligan.read.learned import Dqn, Linear, Thompson
 from mulligan.read.selection import Never, Top1
 from mulligan.records import Receipt, Selection, Statistics, Usage
+from mulligan.store import StoredRecord
 from mulligan.train import planted
 from mulligan.train.rows import GAMMA, Penalties, points, rows, scales, standardised
 
@@ -55,6 +56,12 @@ def known(domain):
     return rows(explored(domain, 600), domains=("planted",), penalties=Penalties())
 
 
+def stored(key):
+    return StoredRecord(
+        record=record(situation=key), statistics=Statistics(helped=3), status="active", reason="", created_at="", sequence=0
+    )
+
+
 class TestRows:
     def seen(self, shown=("b",)):
         """Two attempts; the record is shown at the second."""
@@ -63,7 +70,7 @@ class TestRows:
         )
         second = replace(first, attempt=1, shown=shown, selection=Selection(chosen=1, propensity=0.25, policy="x"), need=0.5)
         played = episode(attempt("no", usage=Usage(evaluator_calls=1, prompt_tokens=1_000)), attempt("yes", 1), receipts=(first, second))
-        return points(played, lambda keys: [(record(situation=key), Statistics(helped=3)) for key in keys], lambda one: 70)
+        return points(played, lambda keys: [stored(key) for key in keys], lambda one: 70)
 
     def test_rows_of_an_episode(self):
         found = rows([self.seen()], domains=("sql",), penalties=Penalties())

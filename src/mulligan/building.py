@@ -291,7 +291,7 @@ def ask(
     task = Task(id="recall", domain=at.name, benchmark="recall", group="", split="heldout", prompt=text, payload=payload, scope=scope)
     kind, vectors = Memory if database else Blind, store_embedder(store)
     tested = Settings(conditions=bool(database), rewrite=rewrite, withheld=Fraction(0))  # who asks by hand wants to see it
-    memory = kind(store, at, embedder=vectors, model=model, selector=_selector(chosen, store), settings=tested)
+    memory = kind(store, at, embedder=vectors, model=model, selector=stored_selector(chosen, store), settings=tested)
     wide = kind(store, at, embedder=vectors, settings=Settings(conditions=False, min_score=-1.0))
     guidance = memory.recall(task)
     nearest, _ = wide.retrieve(Situation(task=task, facts=memory.facts(task)))
@@ -319,10 +319,11 @@ def _why(guidance: Guidance, nearest: Sequence[Candidate], task: Task, least: fl
     return "what was chosen may not be shown: it does not fit the budget, or is unchecked and reads like an instruction"
 
 
-def _selector(name: str, store: Store) -> Selector:
+def stored_selector(name: str, store: Store, weights: Path | None = None) -> Selector:
+    """The selector of that name: `utility` learns from the receipts of `store`, one that was trained reads `weights`."""
     if name == "utility":
         return Utility.fit([(receipt, outcome) for receipt, outcome in store.receipts() if outcome is not None])
-    return selector(name)
+    return selector(name, weights)
 
 
 def corrected(record: Record, *, situation: str, principle: str, predicate: str, action: str) -> Record:
@@ -370,7 +371,7 @@ def run_folder(name: str) -> Path:
 
 def clear_run(folder: Path) -> None:
     """Delete the files of a run in `folder`, and nothing else there."""
-    for name in RUN_FILES:
+    for name in (*RUN_FILES, *(path.name for path in folder.glob("study-*.db"))):
         for beside in ("", "-wal", "-shm"):
             (folder / f"{name}{beside}").unlink(missing_ok=True)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.main import get_command
 
-from mulligan import __version__, cli_audit, cli_care, cli_store
+from mulligan import __version__, cli_audit, cli_care, cli_offpolicy, cli_store
 from mulligan.cli_store import HERE, WORLD_NAMES, AsJson, SandboxName, StoreFile, open_store
 from mulligan.errors import MulliganError, UsageError
 
@@ -231,6 +231,7 @@ for command, name, panel in (
     (cli_store.forget, "forget", STORE),
     (cli_care.recheck, "recheck", CARE),
     (cli_care.credit, "credit", CARE),
+    (cli_offpolicy.offpolicy, "offpolicy", CARE),
     (cli_audit.audit, "audit", CARE),
     (cli_store.doctor, "doctor", CARE),
     (cli_store.check_world, "check-world", CARE),

@@ -182,16 +182,20 @@ def show_results(results: "Results", paths: "ReportPaths", *, as_json: bool, exa
     """The table of arms, the finding, if wanted one record with its evidence, and where the report lies."""
     from mulligan.experiment.report import arms_table
     from mulligan.experiment.report_content import finding
+    from mulligan.experiment.report_studies import told as study
 
     if as_json:
         told = {"name": results.experiment.name, "model": results.model, "world": results.world, "finding": finding(results)}
-        show_json({**told, "arms": results.arms, "paid": results.paid, "report": paths, "timing": results.timing})
+        show_json({**told, "arms": results.arms, "study": results.study, "paid": results.paid, "report": paths, "timing": results.timing})
         return
     headers, rows = arms_table(results)
     say()
     table(headers, rows, fluid=0)
     say()
     say(finding(results))
+    if results.study:
+        say()
+        say(study(results))
     if example and results.lessons:
         best = max(results.lessons, key=_worth)
         heading("One record with its evidence")

@@ -7,7 +7,6 @@ rows.
 """
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from mulligan.memory import Memory
 from mulligan.read.learned import Explore
 from mulligan.read.selection import LEARNED
 from mulligan.read.weights import save
-from mulligan.records import Record, Statistics, Usage
+from mulligan.records import Usage
 from mulligan.store import Store
 
 
@@ -49,7 +48,7 @@ def learn(bench: Bench, explored: list[Episodes], unaided: Episodes) -> dict[str
     made = {}
     with Store(bench.memory_path("checked"), frozen=True) as store:
         memory = bench.memory(Memory, store, need=False)
-        known = fitting.known(episodes, _lookup(store), memory.tokens, unaided=list(unaided.values()))
+        known = fitting.known(episodes, store.several, memory.tokens, unaided=list(unaided.values()))
         for name in wanted:
             started = time.monotonic()
             path = weights_path(bench, name)
@@ -60,7 +59,3 @@ def learn(bench: Bench, explored: list[Episodes], unaided: Episodes) -> dict[str
             made[name] = path
             bench.progress("learn", len(made), len(wanted))
     return made
-
-
-def _lookup(store: Store) -> Callable[[Sequence[str]], list[tuple[Record, Statistics]]]:
-    return lambda keys: [(stored.record, stored.statistics) for stored in store.several(keys)]

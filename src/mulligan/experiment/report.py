@@ -13,8 +13,9 @@ from pathlib import Path
 
 from mulligan.errors import InvalidData, UsageError
 from mulligan.experiment.arms import arm
-from mulligan.experiment.report_content import Cell, Table, chance, count, finding, limits, sections, visible
+from mulligan.experiment.report_content import Cell, Table, chance, count, finding, limits, visible
 from mulligan.experiment.report_html import html
+from mulligan.experiment.report_studies import sections
 from mulligan.experiment.results import Results
 from mulligan.nouns import from_plain, to_json, to_plain
 

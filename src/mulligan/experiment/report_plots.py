@@ -71,7 +71,7 @@ def success(results: Results) -> Plot:
         name="success",
         title="Solved tasks",
         caption=f"Of {results.heldout_tasks} held-out tasks, with 95% intervals. The dashed line is none.",
-        svg=_svg("success", [a.arm for a in results.arms], draw, bold=best),
+        svg=rowed("success", [a.arm for a in results.arms], draw, bold=best),
     )
 
 
@@ -99,7 +99,7 @@ def pairs(results: Results) -> Plot:
         title="Rescued and broken",
         caption=f"Of {results.heldout_tasks} pairs with none; the net is on the right.",
         key=(("muted", "broken: only none solves it"), ("accent", "rescued: only the arm solves it")),
-        svg=_svg("pairs", [a.arm for a in arms], draw, bold=_best(results)),
+        svg=rowed("pairs", [a.arm for a in arms], draw, bold=_best(results)),
     )
 
 
@@ -123,7 +123,7 @@ def tokens(results: Results) -> Plot:
         title="Tokens per solved task",
         caption="Of all tasks, by the number of solved ones.",
         key=(("accent", "task run"), ("soft", "construction of the store")),
-        svg=_svg("tokens", [a.arm for a in results.arms], draw, bold=_best(results)),
+        svg=rowed("tokens", [a.arm for a in results.arms], draw, bold=_best(results)),
     )
 
 
@@ -145,7 +145,7 @@ def stages(results: Results) -> Plot:
         title="Cost by stage",
         caption=f"Tokens of each stage as if it had run alone; {amount(total)} in all.",
         key=(("soft", "prompt"), ("accent", "completion")),
-        svg=_svg("stages", [c.stage for c in results.costs], draw),
+        svg=rowed("stages", [c.stage for c in results.costs], draw),
     )
 
 
@@ -176,24 +176,32 @@ def _beside(axes: Any, texts: Sequence[str]) -> None:
         )
 
 
-def _svg(name: str, rows: Sequence[str], draw: Callable[[Any], None], *, bold: str = "") -> str:
+def rowed(name: str, rows: Sequence[str], draw: Callable[[Any], None], *, bold: str = "") -> str:
     """A drawing with one row a name, first on top, into which `draw` puts its marks."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
-    height = ROW * max(1, len(rows)) + AXIS
-    out = io.StringIO()
-    with _own_settings(name):
-        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
-        axes = figure.subplots()
+    def labelled(axes: Any) -> None:
         axes.set_ylim(max(1, len(rows)) - 0.5, -0.5)
         axes.set_yticks(range(len(rows)), [_label(row) for row in rows])
         for row, label in zip(rows, axes.get_yticklabels(), strict=True):
             label.set_fontweight("bold" if row == bold else "normal")
             label.set_color(ACCENT if row == bold else INK)
         axes.tick_params(axis="y", length=0, pad=8)
-        axes.tick_params(axis="x", length=0, pad=6, labelcolor=MUTED)
         axes.grid(axis="x", color=LINE, lw=1)
+        draw(axes)
+
+    return drawing(name, ROW * max(1, len(rows)) + AXIS, labelled)
+
+
+def drawing(name: str, height: float, draw: Callable[[Any], None]) -> str:
+    """A drawing of that height in the page's style, into which `draw` puts its marks."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    out = io.StringIO()
+    with _own_settings(name):
+        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        axes = figure.subplots()
+        axes.tick_params(axis="x", length=0, pad=6, labelcolor=MUTED)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.set_axisbelow(True)
         axes.spines[:].set_visible(False)

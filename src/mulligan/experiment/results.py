@@ -11,6 +11,7 @@ from dataclasses import field, replace
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import ArmMetrics, Episodes, arm_metrics, timeless
 from mulligan.experiment.settings import Experiment
+from mulligan.experiment.studies import STAGE, Study
 from mulligan.nouns import noun
 from mulligan.records import Decision, Record, Statistics, Usage
 from mulligan.store import Store
@@ -82,6 +83,7 @@ class Results:
     costs: tuple[Cost, ...]
     paid: Usage  # tokens of the distinct requests that were sent: equal requests of several arms are paid once
     lessons: tuple[Lesson, ...]
+    study: Study | None = None
     timing: Mapping[str, float] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmMetrics:
@@ -139,10 +141,10 @@ def lessons(store: Store) -> tuple[Lesson, ...]:
 
 
 def costs(store: Store) -> tuple[Cost, ...]:
-    """The ledger summed by stage, in the order of their first rows."""
+    """The ledger summed by stage, in the order of their first rows; a study, which has many, is one."""
     stages: dict[str, list[Usage]] = {}
     for row in store.ledger():
-        stages.setdefault(row.stage, []).append(row.usage)
+        stages.setdefault(STAGE if row.stage.startswith(f"{STAGE} ") else row.stage, []).append(row.usage)
     return tuple(Cost(stage=s, tasks=len(u), usage=timeless(sum(u, Usage()))) for s, u in stages.items() if not s.startswith("settle"))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mulligan import __version__
 from mulligan.errors import StoreError, UsageError
-from mulligan.experiment import learning, note_stages, results, stages
+from mulligan.experiment import learning, note_stages, results, stages, studies
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
@@ -68,7 +68,8 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
     source, train = stages.play_source(bench), {} if explores else stages.play_train(bench)
     arms = ["none", *(name for name in bench.experiment.arms if name != "none")]
     every: tuple[stages.Variant, ...] = ("checked", "unverified", "validated", "unvalidated", "bank")
-    variants = [v for v in every if any(v == _store_of(name) for name in arms)]
+    read = {_store_of(name) for name in arms}
+    variants = [v for v in every if v in read or (v == "checked" and bench.experiment.study.kind != "none")]
     for variant in variants:
         if variant in note_stages.NOTES:
             note_stages.construct_notes(bench, variant, source)
@@ -76,7 +77,7 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
                 note_stages.practise_bank(bench, source)
             continue
         stages.construct(bench, variant, source)
-        if variant == "checked" or bench.experiment.memory.ablation_selector == "utility":  # who else reads what practice measured?
+        if variant in read and (variant == "checked" or bench.experiment.memory.ablation_selector == "utility"):  # who else reads it?
             stages.practise(bench, variant, source | train)
     weights = learning.learn(bench, learning.explore(bench), source) if "checked" in variants else {}
     frozen = {v: bench.memory_path(v) for v in variants}
@@ -94,6 +95,7 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
             built.append(results.construction(variant, store, source, (before[variant], after[variant])))
             if variant == "checked":
                 shown = results.lessons(store)
+    studied = studies.study(bench, source, played["none"])
     return results.Results(
         experiment=bench.experiment,
         model=bench.model.id,
@@ -105,6 +107,7 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
         source_solved=sum(e.solved for e in source.values()),
         construction=tuple(built),
         arms=results.metrics(played),
+        study=studied,
         costs=results.costs(bench.ledger),
         paid=timeless(bench.ledger.cache_usage()),
         lessons=shown,
@@ -119,11 +122,14 @@ def _store_of(name: str) -> str:
 
 def _check(experiment: Experiment, parts: Parts) -> None:
     remembering = [name for name in experiment.arms if arm(name).remembers]
+    if experiment.study.kind != "none":
+        remembering.append(f"the study of {experiment.study.kind}")
     if experiment.tasks.told and remembering:
         raise UsageError(f"with tasks.told held-out tasks tell their failures, so no arm may keep them: leave out {', '.join(remembering)}")
     learned = [name for name in experiment.arms if arm(name).learned]
     if learned and not (experiment.memory.explore and any(t.split == "train" for t in parts.tasks)):
         raise UsageError(f"{', '.join(learned)} are learned: set tasks.train, and memory.explore to the rounds on those tasks, say 4")
+    studies.check(experiment)
     sizes = {split: sum(t.split == split for t in parts.tasks) for split in ("source", "heldout")}
     empty = [split for split, size in sizes.items() if not size]
     if empty:

@@ -80,6 +80,22 @@ class MemorySettings:
 
 
 @noun
+class StudySettings:
+    """A study beside the arms: the checked store under several rules of retention at equal capacity, or as it grows in several orders."""
+
+    kind: Literal["none", "retention", "accumulation"] = "none"
+    rules: tuple[str, ...] = (
+        "utility",
+        "recency",
+        "random",
+        "similarity",
+    )  # of retention: each at every capacity
+    capacities: tuple[int, ...] = ()  # of retention: records that a store may hold
+    orderings: int = 5  # of accumulation: orders in which the source tasks are learnt from
+    checkpoints: int = 4  # a store is evaluated after each of so many equal parts of the source tasks
+
+
+@noun
 class Experiment:
     """One comparison of arms on one set of tasks. Paths in `tasks.options` are relative to the file."""
 
@@ -90,6 +106,7 @@ class Experiment:
     tasks: TaskSettings
     agent: AgentSettings = AgentSettings()
     memory: MemorySettings = MemorySettings()
+    study: StudySettings = StudySettings()
     arms: tuple[str, ...] = DEFAULT_ARMS
     parallel: int = 4  # tasks played at once
     workers: int = 2  # processes that check

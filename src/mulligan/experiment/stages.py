@@ -180,7 +180,7 @@ def evaluate(bench: Bench, name: str) -> Episodes:
     if not one.remembers:
         return played(bench, name, tasks, bench.agent(), None)
     with Store(bench.memory_path(one.store or "checked"), frozen=True) as store:
-        return played(bench, name, tasks, bench.agent(), _reader(bench, one, store))
+        return played(bench, name, tasks, bench.agent(), reader(bench, one, store))
 
 
 def fingerprint(path: Path) -> str:
@@ -195,7 +195,7 @@ def contents(path: Path) -> str:
         return content_id("sto", [(s.record.id, s.status, s.statistics) for s in store.records(scope=None, status=None)])
 
 
-def _reader(bench: Bench, one: Arm, store: Store) -> Memory:
+def reader(bench: Bench, one: Arm, store: Store) -> Memory:
     """The memory of an arm, over a frozen store."""
     kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory, "bank": BankMemory}
     chosen = _selector(bench, one, store)

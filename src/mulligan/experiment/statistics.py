@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 DRAWS = 10_000
 SEED = 20_260_901
+BLOCK = 500_000  # numbers drawn at once
 
 Interval = tuple[float, float] | None
 Drawn = tuple[Sequence[float], Sequence[Hashable]]  # values, and the cluster of each
@@ -28,10 +29,8 @@ def cluster_interval(values: Sequence[float], clusters: Sequence[Hashable], leve
     """Percentile interval of the mean of `values` when whole clusters are drawn with replacement; None without values."""
     if not values:
         return None
-    sums, sizes = _by_cluster(values, clusters)
-    draws = np.random.default_rng(SEED).integers(len(sums), size=(DRAWS, len(sums)))
-    means = sums[draws].sum(axis=1) / sizes[draws].sum(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    sums, sizes = cluster_draws(np.stack([np.asarray(values, float), np.ones(len(values))], axis=1), clusters).T
+    low, high = np.quantile(sums / sizes, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
@@ -42,21 +41,20 @@ def difference_interval(one: Drawn, other: Drawn, level: float = 0.95) -> Interv
     """
     if not one[0] or not other[0]:
         return None
-    places = {cluster: place for place, cluster in enumerate(dict.fromkeys([*one[1], *other[1]]))}
-    draws = np.random.default_rng(SEED).integers(len(places), size=(DRAWS, len(places)))
-    means = []
-    for values, clusters in (one, other):
-        where = [places[cluster] for cluster in clusters]
-        sums, sizes = (np.bincount(where, weights=weights, minlength=len(places)) for weights in (values, None))
-        with np.errstate(invalid="ignore"):
-            means.append(sums[draws].sum(axis=1) / sizes[draws].sum(axis=1))
-    low, high = np.nanquantile(means[0] - means[1], [(1 - level) / 2, (1 + level) / 2])
+    values = np.array([*one[0], *other[0]], dtype=float)
+    first = np.arange(len(values)) < len(one[0])
+    sums = cluster_draws(np.stack([values * first, first, values * ~first, ~first], axis=1), [*one[1], *other[1]])
+    with np.errstate(invalid="ignore"):
+        gaps = sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3]
+    low, high = np.nanquantile(gaps, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def _by_cluster(values: Sequence[float], clusters: Sequence[Hashable]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def cluster_draws(columns: NDArray[np.float64], clusters: Sequence[Hashable], draws: int = DRAWS) -> NDArray[np.float64]:
+    """Sums of `columns`, shape (n, k), over clusters that are drawn with replacement, as many as there are: shape (draws, k)."""
     places: dict[Hashable, int] = {}
-    where = [places.setdefault(c, len(places)) for c in clusters]
-    sums = np.bincount(where, weights=np.asarray(values, dtype=float), minlength=len(places)).astype(float)
-    sizes = np.bincount(where, minlength=len(places)).astype(float)
-    return sums, sizes
+    where = np.array([places.setdefault(c, len(places)) for c in clusters])
+    sums = np.stack([np.bincount(where, weights=column, minlength=len(places)) for column in columns.T], axis=1)
+    rng, block = np.random.default_rng(SEED), max(1, BLOCK // len(sums))
+    parts = [sums[rng.integers(len(sums), size=(min(block, draws - start), len(sums)))].sum(axis=1) for start in range(0, draws, block)]
+    return np.concatenate(parts)

@@ -122,7 +122,7 @@ LEARNED: Mapping[str, str] = {  # these want weights
 
 
 def selector(name: str, weights: Path | None = None, **settings: Any) -> Selector:
-    """The selector of that name, or of a dotted path `package.module:Class`; learned ones read their `weights`.
+    """The selector of that name, or of a dotted path `package.module:Class`, which is given `weights` as they are.
 
     Raises UnknownName listing the known ones, UsageError for a learned one without weights, InvalidData for weights that do not fit.
     """
@@ -134,6 +134,8 @@ def selector(name: str, weights: Path | None = None, **settings: Any) -> Selecto
         if weights is None:
             raise UsageError(f"the selector {name!r} is learned: give its weights; `mulligan train selector` makes them")
         settings["weights"] = load(weights, [name])
+    elif weights is not None:
+        settings["weights"] = weights
     module, _, cls = path.partition(":")
     try:
         found: Selector = getattr(import_module(module), cls)(**settings)

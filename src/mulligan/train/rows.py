@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from mulligan.errors import UsageError
 from mulligan.nouns import content_id
+from mulligan.points import seen
 from mulligan.read.features import SLOT, Floats, features
-from mulligan.records import Attempt, Candidate, Episode, Receipt, Record, Situation, Statistics
+from mulligan.records import Attempt, Candidate, Episode, Receipt, Record, Situation
+from mulligan.store import StoredRecord
 
 GAMMA = 0.99
 MOST_COST = 0.3  # median cost of an episode without memory, so that solving always beats failing cheaply
 
-Lookup = Callable[[Sequence[str]], Sequence[tuple[Record, Statistics]]]
+Lookup = Callable[[Sequence[str]], Sequence[StoredRecord]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +94,13 @@ class Point:
 
 
 def points(episode: Episode, lookup: Lookup, tokens: Callable[[Record], int]) -> list[Point]:
-    """The decision points of `episode`. `lookup` gives records and statistics by id, `tokens` what showing a record costs."""
+    """The decision points of `episode`. `lookup` gives stored records by id, `tokens` what showing a record costs."""
     attempts, found = {a.index: a for a in episode.attempts}, []
     for receipt in episode.receipts:
         if receipt.attempt not in attempts:
             continue
-        stored = zip(lookup(receipt.candidates), receipt.similarities, strict=True)
-        candidates = tuple(
-            Candidate(record=r, statistics=s, similarity=similarity, overlap=0.0, score=0.0, tokens=tokens(r))
-            for (r, s), similarity in stored
-        )
-        history = tuple(a for a in episode.attempts if a.index < receipt.attempt)
-        situation = Situation(task=episode.task, facts={}, history=history, need=receipt.need)
+        history = [a for a in episode.attempts if a.index < receipt.attempt]
+        situation, candidates = seen(receipt, lookup(receipt.candidates), episode.task, history, tokens)
         found.append(Point(situation=situation, candidates=candidates, receipt=receipt, attempt=attempts[receipt.attempt]))
     return found
 
