@@ -137,7 +137,7 @@ class Verdict:
 class Selection:
     """A selector's choice: one candidate, a set of them, or none.
 
-    `chosen` is the place of the best one, `more` are those of the others that are shown with it. `values` has one entry a candidate,
+    `chosen` is the place of the first that is shown, `more` are those of the others. `values` has one entry a candidate,
     `skip` is the value of showing none; selectors of sets give none of their many values but the best set's, in `skip`'s terms.
     `propensity` is the probability with which the policy chose just this.
     """
@@ -151,7 +151,7 @@ class Selection:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The places of all that is shown, the best first."""
+        """The places of all that is shown, in that order."""
         return () if self.chosen is None else (self.chosen, *self.more)
 
 

@@ -21,7 +21,7 @@ LINEAR = ("logistic", "paired", "contextual")
 DRAWS = 256  # of the weights, from which the propensity of a sampled choice is told
 
 
-class _Learned:
+class Learned:
     """What all kinds share: standardised features, the largest value, ties to skip."""
 
     def __init__(self, weights: Weights) -> None:
@@ -53,7 +53,7 @@ class _Learned:
         raise NotImplementedError
 
 
-class Dqn(_Learned):
+class Dqn(Learned):
     """A Q network with shared weights over the slots and a head of its own for skip; the mean over the seeds it was trained with."""
 
     def __init__(self, weights: Weights) -> None:
@@ -67,7 +67,7 @@ class Dqn(_Learned):
         return q, float(_forward(self._skip, np.concatenate([g, x.max(0)])[None]).mean()), 1.0
 
 
-class Linear(_Learned):
+class Linear(Learned):
     """Values that are linear in the features: of the chance to solve (logistic), or of the uplift over skipping (paired, contextual)."""
 
     def __init__(self, weights: Weights) -> None:
@@ -79,7 +79,7 @@ class Linear(_Learned):
         return show_rows(g, x) @ self._show, float(skip_row(g) @ self._skip), 1.0
 
 
-class Thompson(_Learned):
+class Thompson(Learned):
     """Linear Thompson sampling: weights drawn anew at every decision from their posterior, by a seed that the decision point gives."""
 
     def __init__(self, weights: Weights) -> None:

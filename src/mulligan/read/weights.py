@@ -20,11 +20,15 @@ LARGEST = 64 * 2**20  # bytes of a file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Arrays by name, for a model of that kind. `domains` is the order of the one-hot part of the features."""
+    """Arrays by name, for a model of that kind. `domains` is the order of the one-hot part of the features.
+
+    `embedder` is the id of the embedder whose vectors the model was trained with, if any.
+    """
 
     kind: str
     arrays: Mapping[str, NDArray[np.float32]]
     domains: tuple[str, ...] = ()
+    embedder: str = ""
 
     def array(self, name: str, *shape: int) -> NDArray[np.float32]:
         """The array of that name; -1 is a length that may be any. Raises InvalidData if it is missing, of another shape or not finite."""
@@ -41,7 +45,8 @@ def save(weights: Weights, path: Path) -> None:
     """Write `weights` to `path`, whole or not at all."""
     from safetensors.numpy import save as packed
 
-    metadata = {"format": FORMAT, "kind": weights.kind, "features": DEFINITION, "domains": "\n".join(weights.domains)}
+    metadata = {"format": FORMAT, "kind": weights.kind, "features": DEFINITION, "embedder": weights.embedder}
+    metadata["domains"] = "\n".join(weights.domains)
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.arrays.items()}
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(packed(arrays, metadata=metadata))
@@ -68,4 +73,5 @@ def load(path: Path, kinds: Sequence[str]) -> Weights:
         raise InvalidData(f"{path} holds {metadata.get('kind', 'something else')}, wanted is {' or '.join(kinds)}")
     if metadata.get("features") != DEFINITION:
         raise InvalidData(f"{path} was made for other features (not {DEFINITION}): train again with `mulligan train selector`")
-    return Weights(kind=metadata["kind"], arrays=arrays, domains=tuple(filter(None, metadata.get("domains", "").split("\n"))))
+    domains = tuple(filter(None, metadata.get("domains", "").split("\n")))
+    return Weights(kind=metadata["kind"], arrays=arrays, domains=domains, embedder=metadata.get("embedder", ""))

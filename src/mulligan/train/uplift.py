@@ -1,0 +1,215 @@
+"""The small scorer of sets: what a whole set of records adds over none, from features and vectors (UpliftMem; SPEC C3).
+
+In: examples, one a task, with sets that were tried and what is believed of their uplift. Out: weights for `read.uplift`, calibrated on tasks
+that each network did not see. The value loss fits the uplift, the policy loss the choice among the sets that were tried; each can be left out.
+As many networks as seeds are trained side by side, each without its own share of the tasks, and serving takes their mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mulligan.read.features import SLOT, Floats
+from mulligan.read.sets import Set
+from mulligan.read.weights import Weights
+
+ISOTONIC = 200  # points from which the calibration is isotonic instead of affine
+BINS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """SPEC C3 where it says so. `value` and `policy` switch the two losses."""
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    size: int = 5  # K: records a set
+    projection: int = 16
+    hidden: int = 32
+    inner: int = 64
+    rate: float = 2e-3
+    decay: float = 0.1
+    updates: int = 1_500
+    batch: int = 32
+    value: bool = True
+    policy: bool = True
+    policy_share: float = 0.5
+    temperature: float = 0.1
+    delta: float = 0.5  # of the Huber loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One task: features g (G,) and x (n, 11) not standardised, vectors of the records (n, D) and the task (D,), and what was learnt of m sets:
+    their uplift over the empty set and its variance, shapes (m,).
+    """
+
+    g: Floats
+    x: Floats
+    vectors: Floats
+    asked: Floats
+    sets: tuple[Set, ...]
+    uplift: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How scores on tasks that a network did not see agree with what was found there, after the map `knots` (2, k) from score to uplift.
+
+    `slope` is that of the uplift on the raw score, `error` the expected calibration error over ten bins, `signs` the share of sets whose sign
+    is told right.
+    """
+
+    points: int
+    slope: float
+    error: float
+    signs: float
+    knots: Floats
+
+
+class Scorer(nn.Module):
+    """The network of `read.uplift`, for several seeds at once."""
+
+    def __init__(self, size: int, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        generators = [torch.Generator().manual_seed(seed) for seed in settings.seeds]
+        self.member = _Layer(len(SLOT) + 2 * settings.projection, settings.hidden, generators)
+        self.inner = _Layer(2 * settings.hidden + size + 1, settings.inner, generators)
+        self.outer = _Layer(settings.inner, 1, generators)
+
+    def forward(self, rows: Tensor, g: Tensor, places: Tensor) -> Tensor:
+        """Rows of records (seeds, B, n + 1, R), the last one a blank; g (seeds, B, G); places (seeds, B, m, K), n where a set is smaller.
+
+        Gives the uplift of the sets, (seeds, B, m).
+        """
+        hidden = torch.relu(self.member(rows))
+        hidden = torch.cat([hidden[..., :-1, :], torch.zeros_like(hidden[..., :1, :])], -2)
+        s, b, m, k = places.shape
+        flat = places.reshape(s, b, m * k, 1).expand(-1, -1, -1, hidden.shape[-1])
+        inside = hidden.gather(2, flat).reshape(s, b, m, k, -1)
+        count = (places < rows.shape[2] - 1).sum(-1, keepdim=True) / self.settings.size
+        pooled = torch.cat([inside.sum(3) / self.settings.size, inside.amax(3)], -1)
+        wide = g[:, :, None].expand(s, b, m, g.shape[-1])
+        full = self._valued(torch.cat([pooled, wide, count], -1))
+        return full - self._valued(torch.cat([torch.zeros_like(pooled), wide, torch.zeros_like(count)], -1))
+
+    def _valued(self, rows: Tensor) -> Tensor:
+        found: Tensor = self.outer(torch.relu(self.inner(rows))).squeeze(-1)
+        return found
+
+
+class _Layer(nn.Module):
+    """A linear layer, stacked over seeds."""
+
+    def __init__(self, into: int, out: int, generators: Sequence[torch.Generator]) -> None:
+        super().__init__()
+        drawn = [(torch.rand(into, out, generator=g), torch.rand(1, out, generator=g)) for g in generators]
+        self.weight = nn.Parameter(torch.stack([(2 * w - 1) * into**-0.5 for w, _ in drawn]))
+        self.bias = nn.Parameter(torch.stack([(2 * b - 1) * into**-0.5 for _, b in drawn]))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """(seeds, ..., in) to (seeds, ..., out)."""
+        flat = torch.baddbmm(self.bias, rows.reshape(rows.shape[0], -1, rows.shape[-1]), self.weight)
+        return flat.reshape(*rows.shape[:-1], -1)
+
+
+def fit(
+    examples: Sequence[Example], settings: Settings, *, embedder: str, domains: Sequence[str] = ()
+) -> tuple[Weights, Calibration]:
+    """Train the scorer and calibrate it. Raises ValueError when no example has a set."""
+    examples = [e for e in examples if e.sets]
+    if not examples:
+        raise ValueError("no task with a set that was tried")
+    scale = _scales(examples)
+    data, many = _tensors(examples, scale, settings.size, settings.projection), len(settings.seeds)
+    fold = np.arange(len(examples)) % many if len(examples) >= 2 * many else np.full(len(examples), -1)
+    scorer = Scorer(len(examples[0].g), settings)
+    optimiser = torch.optim.AdamW(scorer.parameters(), lr=settings.rate, weight_decay=settings.decay)
+    generators = [torch.Generator().manual_seed(100 + seed) for seed in settings.seeds]
+    seen = [torch.as_tensor(np.flatnonzero(fold != number)) for number in range(many)]
+    for _ in range(settings.updates):
+        at = torch.stack([own[torch.randint(len(own), (settings.batch,), generator=g)] for own, g in zip(seen, generators, strict=True)])
+        optimiser.zero_grad(set_to_none=True)
+        loss(scorer(*(data[name][at] for name in ("rows", "g", "places"))), data, at, settings).backward()
+        optimiser.step()
+    with torch.no_grad():
+        every = torch.arange(len(examples)).expand(many, -1)
+        scores = scorer(*(data[name][every] for name in ("rows", "g", "places"))).numpy()
+    calibration = _calibrated(scores, data, fold)
+    arrays = {**scale, "knots": calibration.knots, "size": np.array([settings.size], np.float32)}
+    for name in ("member", "inner", "outer"):
+        layer = getattr(scorer, name)
+        arrays |= {f"{name}.weight": layer.weight.detach().numpy(), f"{name}.bias": layer.bias.detach().numpy()}
+    return Weights(kind="uplift", arrays=arrays, domains=tuple(domains), embedder=embedder), calibration
+
+
+def loss(scores: Tensor, data: Mapping[str, Tensor], at: Tensor, settings: Settings) -> Tensor:
+    """Value: Huber, weighted by 1 / (variance + 0.05). Policy: cross-entropy between the choices among the tried sets and the empty one."""
+    uplift, variance, tried = (data[name][at] for name in ("uplift", "variance", "tried"))
+    weight = tried / (variance + 0.05)
+    huber = nn.functional.huber_loss(scores, uplift, reduction="none", delta=settings.delta)
+    value = (huber * weight).sum() / weight.sum()
+    nothing = torch.zeros_like(scores[..., :1])
+    wanted, got = (torch.cat([nothing, part.masked_fill(tried == 0, -torch.inf)], -1) / settings.temperature for part in (uplift, scores))
+    crossed = torch.where(torch.isfinite(wanted), wanted.softmax(-1) * got.log_softmax(-1).clamp(min=-1e4), torch.zeros(()))
+    policy = -crossed.sum(-1).mean() * settings.temperature  # on the scale of the values
+    return settings.value * value + settings.policy * settings.policy_share * policy
+
+
+def _calibrated(scores: Floats, data: Mapping[str, Tensor], fold: np.ndarray) -> Calibration:  # type: ignore[type-arg]
+    """From scores (seeds, N, m): of each task, that of the network which did not see it; of all networks where all saw it."""
+    tried = data["tried"].numpy().astype(bool)
+    held = scores.mean(0) if (fold < 0).all() else np.stack([scores[number, n] for n, number in enumerate(fold)])
+    x, y = held[tried].astype(np.float64), data["uplift"].numpy()[tried].astype(np.float64)
+    spread = float(x.var())
+    slope = float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread > 1e-12 else 0.0
+    if len(x) >= ISOTONIC:
+        from sklearn.isotonic import IsotonicRegression
+
+        iso = IsotonicRegression(out_of_bounds="clip").fit(x, y)
+        knots = np.stack([iso.X_thresholds_, iso.y_thresholds_])
+    else:
+        ends = np.array([x.min() - 1, x.max() + 1])
+        knots = np.stack([ends, y.mean() + max(0.0, slope) * (ends - x.mean())])
+    mapped = np.interp(x, *knots)
+    bins = np.array_split(np.argsort(mapped), min(BINS, len(mapped)))
+    error = sum(len(b) * abs(mapped[b].mean() - y[b].mean()) for b in bins) / len(mapped)
+    signs = float((np.sign(mapped) == np.sign(y))[y != 0].mean()) if (y != 0).any() else 1.0
+    return Calibration(points=len(x), slope=slope, error=float(error), signs=signs, knots=knots.astype(np.float32))
+
+
+def _scales(examples: Sequence[Example]) -> dict[str, Floats]:
+    """Standardisation, and the projection onto the main directions of all vectors."""
+    found: dict[str, Floats] = {}
+    for name, part in (("g", np.stack([e.g for e in examples])), ("x", np.concatenate([e.x for e in examples]))):
+        spread = part.std(0, np.float64)
+        found |= {f"{name}_mean": part.mean(0, np.float64).astype(np.float32)}
+        found |= {f"{name}_scale": np.where(spread > 1e-6, spread, 1.0).astype(np.float32)}
+    return found
+
+
+def _tensors(examples: Sequence[Example], scale: dict[str, Floats], size: int, width: int) -> dict[str, Tensor]:
+    """All examples padded to the same shapes; adds the projection to `scale`."""
+    distinct = np.unique(np.concatenate([e.vectors for e in examples]).round(5), axis=0).astype(np.float64)
+    _, _, directions = np.linalg.svd(distinct, full_matrices=False)
+    projection = np.zeros((distinct.shape[1], width), np.float32)
+    projection[:, : min(width, len(directions))] = directions[:width].T
+    scale["projection"] = projection * np.float32(np.sqrt(width))
+    n, m = max(len(e.x) for e in examples), max(len(e.sets) for e in examples)
+    rows = np.zeros((len(examples), n + 1, len(SLOT) + 2 * width), np.float32)
+    places = np.full((len(examples), m, size), n)
+    parts = {name: np.zeros((len(examples), m), np.float32) for name in ("uplift", "variance", "tried")}
+    for row, e in enumerate(examples):
+        near, here = e.vectors @ scale["projection"], e.asked @ scale["projection"]
+        rows[row, : len(e.x)] = np.concatenate([(e.x - scale["x_mean"]) / scale["x_scale"], near, near * here], axis=1)
+        for at, one in enumerate(e.sets):
+            places[row, at, : len(one)] = one
+        parts["uplift"][row, : len(e.sets)], parts["variance"][row, : len(e.sets)] = e.uplift, e.variance
+        parts["tried"][row, : len(e.sets)] = 1
+    g = (np.stack([e.g for e in examples]) - scale["g_mean"]) / scale["g_scale"]
+    arrays = {"rows": rows, "g": g, "places": places, **parts}
+    return {name: torch.as_tensor(array) for name, array in arrays.items()}
