@@ -1,0 +1,219 @@
+"""Changed tasks for transfer and for probes: each is made from a stored correction, and asserted by the world before it is used.
+
+In: records with the tasks they were learnt on, a world, a kind of change. Out: Pairs: the variants with the outcome of every assertion, and
+why no variant came of the other records. Asserted of all: the correction solves its source, the changed task is solved by its own gold,
+which is not empty. Of a look-alike: the condition is false, the correction wrong, both as stored and with renamed values carried over. Of a
+placebo: the condition is true, the correction right. Of the others: the correction, carried over, is right; whether the condition still
+holds there is told. A record without a predicate has no condition that could turn false: that is told as well. Not promised: that a
+question made by a rule reads as a person would have asked it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mulligan.conditions import holds
+from mulligan.errors import UsageError
+from mulligan.nouns import noun
+from mulligan.protocols import World
+from mulligan.records import Record, Task, Verdict
+from mulligan.tasks import variants_sql
+from mulligan.tasks.drafts import Draft, Kind, Lesson, Reason, drawn, lesson
+
+MOST = 60  # pairs of a kind (SPEC A6)
+TRIED = 40  # drafts of one record that are checked
+
+BUILDERS: Mapping[str, Callable[[Kind, Lesson, Path, Sequence[Task], int], Iterator[Draft]]] = {
+    "sql": variants_sql.drafts,
+}
+
+
+@noun
+class Asserted:
+    """What the world said of a draft. `condition` is whether the record's predicate holds on the changed task; None without one."""
+
+    source_solved: bool
+    gold_solved: bool
+    condition: bool | None
+    stored_solved: bool  # by the correction as it is stored
+    carried_solved: bool  # by the correction with what was renamed carried over
+
+    @property
+    def condition_false(self) -> bool:
+        return self.condition is False
+
+
+@noun
+class Variant:
+    """A changed task that passed its assertions. `change` says what was changed, `gold` is an action that solves it."""
+
+    kind: Kind
+    task: Task
+    source: str
+    record: str
+    rule: str
+    change: str
+    gold: str
+    stored: str
+    carried: str
+    asserted: Asserted
+
+
+@noun
+class Pairs:
+    """The variants of one kind; why the other records gave none; and for every rule what became of its drafts, `made` or a reason."""
+
+    kind: Kind
+    variants: tuple[Variant, ...]
+    left_out: Mapping[Reason, int]
+    rules: Mapping[str, Mapping[str, int]]
+
+
+def pairs(
+    learnt: Sequence[tuple[Record, Task]],
+    world: World,
+    kind: Kind,
+    folder: str | Path,
+    *,
+    others: Sequence[Task] = (),
+    most: int = MOST,
+    seed: int = 0,
+) -> Pairs:
+    """At most `most` variants of a kind, at most one a record; source tasks take turns, in an order drawn from the seed.
+
+    `others` are further tasks about the same data, whose wordings may serve; a look-alike or paraphrase that is one of their source tasks
+    is not taken. What is built (databases) goes below `folder`. Raises UsageError for a domain without a builder.
+    """
+    made: list[Variant] = []
+    left_out: Counter[Reason] = Counter()
+    rules: dict[str, Counter[str]] = {}
+    taken: set[str] = set()
+    for record, task in _in_turns(learnt, seed):
+        if len(made) == most:
+            break
+        found = _Search(world, kind, rules, taken).first(
+            lesson(record, task), _builder(task)(kind, lesson(record, task), Path(folder), others, seed)
+        )
+        if isinstance(found, Variant):
+            made.append(found)
+        else:
+            left_out[found] += 1
+    return Pairs(kind=kind, variants=tuple(made), left_out=dict(left_out), rules={rule: dict(counts) for rule, counts in rules.items()})
+
+
+def _builder(task: Task) -> Callable[[Kind, Lesson, Path, Sequence[Task], int], Iterator[Draft]]:
+    if task.domain not in BUILDERS:
+        raise UsageError(f"no changed tasks can be made of the domain {task.domain}: there are builders for {', '.join(BUILDERS)}")
+    return BUILDERS[task.domain]
+
+
+def _in_turns(learnt: Sequence[tuple[Record, Task]], seed: int) -> list[tuple[Record, Task]]:
+    """All records, each once: first one of every source task, then a second one of those that have it."""
+    once = {record.id: (record, task) for record, task in learnt}
+    order = sorted(once.values(), key=lambda pair: drawn(seed, pair[0].id))
+    turns: Counter[str] = Counter()
+    ranked = []
+    for record, task in order:
+        ranked.append((turns[task.id], drawn(seed, task.id), record, task))
+        turns[task.id] += 1
+    return [(record, task) for _, _, record, task in sorted(ranked, key=lambda entry: entry[:2])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for the first draft of a record that passes. `rules` and `taken` are kept over all records."""
+
+    world: World
+    kind: Kind
+    rules: dict[str, Counter[str]]
+    taken: set[str]
+
+    def first(self, given: Lesson, drafts: Iterator[Draft]) -> Variant | Reason:
+        """The variant, or the reason of the draft that came furthest."""
+        if fault := self._unfit(given):
+            return fault
+        reasons: list[Reason] = []
+        for _, draft in zip(range(TRIED), drafts, strict=False):
+            found = self._checked(given, draft)
+            outcomes = self.rules.setdefault(draft.rule, Counter())
+            if isinstance(found, Variant):
+                outcomes["made"] += 1
+                self.taken.add(_content(given, found.task))
+                return found
+            outcomes[found] += 1
+            reasons.append(found)
+        return max(reasons, key=FURTHEST.index, default="no_rule")
+
+    def _unfit(self, given: Lesson) -> Reason | None:
+        """What is wrong with the record on its own source."""
+        condition = given.record.condition
+        if condition.kind == "predicate" and not holds(condition.predicate, self.world.facts(given.task)):
+            return "condition_off"
+        verdict = self._act(given.task, given.correction)
+        return None if verdict.solved else "source_unsolved" if verdict.completed else "undecided"
+
+    def _checked(self, given: Lesson, draft: Draft) -> Variant | Reason:
+        if draft.fault is not None:
+            return draft.fault
+        if _content(given, draft.task) in self.taken:
+            return "repeated"
+        condition = given.record.condition
+        truth = holds(condition.predicate, self.world.facts(draft.task)) if condition.kind == "predicate" else None
+        if self.kind == "lookalike" and truth:
+            return "condition_stays"
+        if self.kind == "placebo" and truth is False:
+            return "condition_lost"
+        gold = self._act(draft.task, draft.gold)
+        if not gold.solved:
+            return "gold_fails" if gold.completed else "undecided"
+        stored = self._act(draft.task, given.correction)
+        carried = stored if draft.carried == given.correction else self._act(draft.task, draft.carried)
+        if not stored.completed or not carried.completed:
+            return "undecided"
+        asserted = Asserted(
+            source_solved=True, gold_solved=True, condition=truth, stored_solved=stored.solved, carried_solved=carried.solved
+        )
+        if self.kind == "lookalike" and (stored.solved or carried.solved):
+            return "still_right"
+        if self.kind != "lookalike" and not carried.solved:
+            return "not_right"
+        return _variant(self.kind, given, draft, asserted)
+
+    def _act(self, task: Task, action: str) -> Verdict:
+        """The verdict on a task as a source task has it: on held-out ones `solved` is said all the same, by the same rules."""
+        with self.world.start(task) as state:
+            return self.world.act(state, action)
+
+
+FURTHEST: Sequence[Reason] = (
+    "no_rule",
+    "repeated",
+    "gold_fails",
+    "gold_empty",
+    "condition_stays",
+    "condition_lost",
+    "undecided",
+    "still_right",
+    "not_right",
+)
+
+
+def _content(given: Lesson, task: Task) -> str:
+    """What makes two variants the same pair: the task, and the correction that it is about."""
+    return f"{task.id} {given.correction}"
+
+
+def _variant(kind: Kind, given: Lesson, draft: Draft, asserted: Asserted) -> Variant:
+    return Variant(
+        kind=kind,
+        task=draft.task,
+        source=given.task.id,
+        record=given.record.id,
+        rule=draft.rule,
+        change=draft.change,
+        gold=draft.gold,
+        stored=given.correction,
+        carried=draft.carried,
+        asserted=asserted,
+    )
