@@ -18,13 +18,14 @@ from mulligan.errors import UsageError
 from mulligan.nouns import noun
 from mulligan.protocols import World
 from mulligan.records import Record, Task, Verdict
-from mulligan.tasks import variants_sql
+from mulligan.tasks import variants_code, variants_sql
 from mulligan.tasks.drafts import Draft, Kind, Lesson, Reason, drawn, lesson
 
 MOST = 60  # pairs of a kind (SPEC A6)
 TRIED = 40  # drafts of one record that are checked
 
 BUILDERS: Mapping[str, Callable[[Kind, Lesson, Path, Sequence[Task], int], Iterator[Draft]]] = {
+    "code": variants_code.drafts,
     "sql": variants_sql.drafts,
 }
 
