@@ -1,15 +1,15 @@
 """Drafts of changed programming tasks: another result, other names, another entry, other words, and changes that do not matter.
 
 In: a Lesson whose task has the payload of `tasks/programs.py`. Out: drafts. A look-alike changes one fact of what is asked (the value that
-stands for "there is none", what a yes is, the form of the result, the order of two arguments) in the text, its examples and all tests alike;
-an action that solves it is made of the correction by a function around it. The environment is the same work asked through another entry: a
-list of cases, so that the correction is needed inside of something new. Tests must each compare one call with one literal, but for
-paraphrases, placebos and other names. English.
+stands for "there is none", what a yes is, the form of the result, the order of two arguments) in the text, its examples and all tests; an
+action that solves it is made of the correction by a function around it. The environment is the same work asked through another entry, a
+list of cases, so that the correction is needed inside of something new. There and in look-alikes every test must compare one call with one
+literal. English.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from mulligan.worlds.code_text import clean, parses
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 TEAMS = ("billing", "archive", "harbour", "weather", "library", "catering", "railway", "garden")
 WORDINGS = (
-    (r"\bWrite a (?:python )?function (?:that|which|to)\b", "Please implement something that will"),
+    (r"\bWrite a (?:python )?function (that|which|to)\b", r"Please implement something \1"),
     (r"\bCreate a function (?:that|which)\b", "What is needed is a function that"),
     (r"\bYou(?: are|'re) given\b", "What you get is"),
     (r"\bGiven\b", "Starting from"),
@@ -58,7 +58,9 @@ class Problem:
     def prose(self) -> str:
         return texts.prose(self.text, self.entry)
 
-    def changed(self, kind: Kind, text: str, *, entry: str = "", tests: Callable[[str], str] = str, names: Mapping[str, str] | None = None) -> Task:
+    def changed(
+        self, kind: Kind, text: str, *, entry: str = "", tests: Callable[[str], str] = str, names: Mapping[str, str] | None = None
+    ) -> Task:
         """The task with another text, and its tests and names carried along."""
         payload = self.task.payload
         stub, setup = str(payload.get("stub", "")), str(payload.get("setup", ""))
@@ -107,7 +109,14 @@ Rule = Callable[[Problem], Iterator[Draft]]
 
 
 def _told(
-    problem: Problem, rule: str, change: str, *, value: Callable[[Any], Any], code: str, words: Callable[[str], str] = str, sentence: str = ""
+    problem: Problem,
+    rule: str,
+    change: str,
+    *,
+    value: Callable[[Any], Any],
+    code: str,
+    words: Callable[[str], str] = str,
+    sentence: str = "",
 ) -> Iterator[Draft]:
     """A draft in which results are other ones: `value` of a result, `code` for the same in Python, `words` and `sentence` to say so."""
     entry = problem.entry
@@ -125,7 +134,7 @@ def _told(
         text = texts.with_examples(text, entry, other) if text else None
     except (TypeError, KeyError):  # an example of another kind of result than the tests': some texts contradict themselves
         return
-    if text is None or text == problem.text or problem.cases is None or texts.tells_results(text, entry):
+    if text is None or text == problem.text or problem.cases is None:
         return
     gold = _around(problem, entry, "*given", f"value = BEFORE(*given)\n    return {code}")
     yield Draft(rule=rule, change=change, task=problem.changed("lookalike", text, tests=test), gold=gold, carried=problem.correction)
@@ -134,7 +143,8 @@ def _told(
 def _around(problem: Problem, name: str, parameters: str, body: str) -> str:
     """The correction under another name, and a function around it. BEFORE in `body` stands for the correction."""
     before = f"{problem.entry}_before"
-    return f"{texts.with_names(problem.correction, {problem.entry: before})}\n\n\ndef {name}({parameters}):\n    {body.replace('BEFORE', before)}\n"
+    made = texts.with_names(problem.correction, {problem.entry: before})
+    return f"{made}\n\n\ndef {name}({parameters}):\n    {body.replace('BEFORE', before)}\n"
 
 
 def another_sentinel(problem: Problem) -> Iterator[Draft]:
@@ -189,19 +199,24 @@ def negated(problem: Problem) -> Iterator[Draft]:
         yield from _told(problem, "negated", sentence, value=lambda v: not v, code="not value", sentence=sentence)
 
 
+# kind of result → how the text says it, the same in Python twice, and what the signature says of it where that changes
+FORMS: Mapping[type[Any], tuple[str, Callable[[Any], Any], str, str]] = {
+    int: ("The number is returned as text, written in decimal digits.", str, "str(value)", "str"),
+    list: ("The list is returned in the opposite order, its last element first.", lambda v: v[::-1], "value[::-1]", ""),
+    str: ("The text is returned backwards, its last character first.", lambda v: v[::-1], "value[::-1]", ""),
+    tuple: ("The result is returned as a list, not as a tuple.", list, "list(value)", "list"),
+}
+
+
 def another_form(problem: Problem) -> Iterator[Draft]:
     """The result in another form: a number as text, a list or a text backwards, a tuple as a list."""
     kinds = {type(value) for value in problem.wanted}
-    forms: Mapping[type, tuple[str, Callable[[Any], Any], str]] = {
-        int: ("The number is returned as text, written in decimal digits.", str, "str(value)"),
-        list: ("The list is returned in the opposite order, its last element first.", lambda v: v[::-1], "value[::-1]"),
-        str: ("The text is returned backwards, its last character first.", lambda v: v[::-1], "value[::-1]"),
-        tuple: ("The result is returned as a list, not as a tuple.", list, "list(value)"),
-    }
     kind = kinds.pop() if len(kinds) == 1 else None
-    if kind in forms:
-        sentence, value, code = forms[kind]
-        yield from _told(problem, f"another form of {kind.__name__}", sentence, value=value, code=code, sentence=sentence)
+    if kind is not None and kind in FORMS:
+        sentence, value, code, annotation = FORMS[kind]
+        signature = re.compile(rf"(^def {re.escape(problem.entry)}\b[^\n]*->)[^\n]*:[ \t]*$", re.MULTILINE)
+        typed = replace(problem, text=signature.sub(rf"\1 {annotation}:", problem.text)) if annotation else problem
+        yield from _told(typed, f"another form of {kind.__name__}", sentence, value=value, code=code, sentence=sentence)
 
 
 def other_order(problem: Problem) -> Iterator[Draft]:
@@ -211,7 +226,7 @@ def other_order(problem: Problem) -> Iterator[Draft]:
         return
 
     def other(case: Case) -> Case:
-        return Case((case.arguments[1], case.arguments[0], *case.arguments[2:]), case.wanted)
+        return Case((*case.arguments[1:2], *case.arguments[:1], *case.arguments[2:]), case.wanted)
 
     def test(text: str) -> str:
         case = texts.case_of(text, entry)
@@ -224,12 +239,14 @@ def other_order(problem: Problem) -> Iterator[Draft]:
     given[0], given[1] = given[1], given[0]
     head = f"{signature[1]}{', '.join(given)}{signature[3]}"
     text = texts.with_examples(problem.text[: signature.start()] + head + problem.text[signature.end() :], entry, other)
-    if text is None or texts.tells_results(text, entry):
+    if text is None:
         return
     listed = [names[1], names[0], *names[2:]]
     gold = _around(problem, entry, ", ".join(listed), f"return BEFORE({', '.join(names)})")
     change = f"({', '.join(names)}) → ({', '.join(listed)})"
-    yield Draft(rule="other order", change=change, task=problem.changed("lookalike", text, tests=test), gold=gold, carried=problem.correction)
+    yield Draft(
+        rule="other order", change=change, task=problem.changed("lookalike", text, tests=test), gold=gold, carried=problem.correction
+    )
 
 
 def _split(listed: str) -> list[str]:
@@ -285,7 +302,7 @@ def _same(kind: Kind, problem: Problem, rule: str, change: str, text: str) -> Dr
 
 def _is_a_word(name: str) -> bool:
     """Whether a parameter's name stands in prose as something else, too."""
-    return len(name) == 1 and name in "aI" or name in ("string", "text", "list", "numbers", "number", "array", "values", "word", "words")
+    return name in ("a", "I", "string", "text", "list", "numbers", "number", "array", "values", "word", "words")
 
 
 def _renamed(problem: Problem) -> Iterator[Draft]:
@@ -317,7 +334,9 @@ def _through_a_list(problem: Problem) -> Iterator[Draft]:
     text = texts.with_examples(text, entry, other, new) if text else None
     if text is None or texts.tells_results(text, entry):
         return
-    text = re.sub(rf"^def {re.escape(entry)}\b.*?:[ \t]*$", f"def {new}(cases: list) -> list:", text, count=1, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        rf"^def {re.escape(entry)}\b.*?:[ \t]*$", f"def {new}(cases: list) -> list:", text, count=1, flags=re.MULTILINE | re.DOTALL
+    )
     task = problem.changed("environment", text, entry=new, tests=test, names={entry: new})
     gold = _around(problem, new, "cases", "return [BEFORE(*case) for case in cases]")
     yield Draft(rule="through a list", change=f"{entry} → {new}, a list of cases", task=task, gold=gold, carried=gold)

@@ -16,11 +16,13 @@ from typing import Any
 
 from mulligan.worlds.code_text import tree
 
-_YIELDS = re.compile(r"(\s*(?:==>|==|=>|->|→|➞|=|returns|should return)\s*)(.+?)([.,;]?\s*)$")
+_YIELDS = re.compile(r"(\s*(?:#\s*)?(?:==>|==|=>|->|→|➞|=|returns|should return)\s*)(.+?)([.,;]?\s*)$")
+_RESULT = re.compile(r"(.*\b(?:output|result)s?(?:\s+(?:should be|is|will be))?\s*[:=]*>?\s*)(\S.*?)(\.?\s*)$", re.IGNORECASE)
+_TOLD = re.compile(r"\b(?:output|result)s?(?:\s+(?:should be|is|will be)|\s*[:=])\s*\S|^\s*[-=]+>", re.IGNORECASE)
 _SPELT = {"true": "True", "false": "False", "null": "None", "none": "None"}
 _EXAMPLES = re.compile(r"\s*(?:for )?(?:some )?(?:examples?|instances?|e\.g\.)\b", re.IGNORECASE)
-_TOLD = re.compile(r"(?:should|would|must|will) (?:be|return|output)|\boutput\b|==>|=>|➞|->", re.IGNORECASE)
 _QUOTES = re.compile(r'"{3}|\'{3}')
+_UNREADABLE = (ValueError, TypeError, SyntaxError, MemoryError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +37,26 @@ Change = Callable[[Case], Case]
 
 
 def case_of(test: str, entry: str) -> Case | None:
-    """The case of an assertion; None where it is not one call compared with one literal."""
+    """The case of an assertion; None where it is not one call compared with one literal. Imports before it do not matter."""
     parsed = tree(test)
-    if parsed is None or len(parsed.body) != 1 or not isinstance(parsed.body[0], ast.Assert):
+    *before, last = parsed.body if parsed and parsed.body else [ast.Pass()]
+    if not isinstance(last, ast.Assert) or not all(isinstance(node, ast.Import) or _is_name(node) for node in before):
         return None
-    asked: ast.expr = parsed.body[0].test
+    asked: ast.expr = last.test
     wanted: ast.expr = ast.Constant(True)
-    if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
-        asked, wanted = asked.operand, ast.Constant(False)
-    elif isinstance(asked, ast.Compare) and len(asked.ops) == 1 and isinstance(asked.ops[0], ast.Eq | ast.Is):
-        asked, wanted = asked.left, asked.comparators[0]
+    match last.test:
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.Is()], comparators=[right]):
+            asked, wanted = left, right
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            asked, wanted = operand, ast.Constant(False)
     arguments = _arguments(asked, entry)
-    with suppress(ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
+    with suppress(*_UNREADABLE):
         return Case(arguments, ast.literal_eval(wanted)) if arguments is not None else None
     return None
+
+
+def _is_name(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Name)
 
 
 def _arguments(call: ast.expr, entry: str) -> tuple[str, ...] | None:
@@ -67,58 +75,70 @@ def test_of(case: Case, entry: str) -> str:
 
 
 def with_examples(text: str, entry: str, change: Change, renamed: str = "") -> str | None:
-    """The text with every example changed, and its calls under another name, if one is given; None where one is not understood."""
+    """The text with every example changed, and its calls under another name, if one is given; None where one is not understood.
+
+    An example is a session, an assertion, a call with its value, or a line such as "the output should be 6".
+    """
     name = renamed or entry
     lines: list[str] = []
     rest = text.split("\n")
     while rest:
         line = rest.pop(0)
-        stripped = line.lstrip()
+        stripped, start = line.lstrip(), line.find(f"{entry}(")
         indent = line[: len(line) - len(stripped)]
-        start = line.find(f"{entry}(")
-        if start < 0 or stripped.startswith(("def ", "async def ")):
+        if stripped.startswith(("def ", "async def ")) or (start < 0 and not _TOLD.search(line)):
             lines.append(line)
+        elif start < 0 and (told := _result(line)):
+            lines.append(f"{told[0]}{change(Case((), told[1])).wanted!r}{told[2]}")
         elif stripped.startswith("assert ") and (case := case_of(stripped, entry)):
             lines.append(indent + test_of(change(case), name))
         elif stripped.startswith(">>>") and (session := _session(line[start:], entry, rest[0] if rest else "")):
-            case, takes_next = session
-            made = change(case)
+            made = change(session[0])
             lines.append(f"{line[:start]}{name}({', '.join(made.arguments)})")
             lines += [f"{indent}{made.wanted!r}"] if made.wanted is not None else []
-            if takes_next:
-                rest.pop(0)
+            del rest[: session[1]]
         elif stated := _stated(line, start, entry):
-            case, end, sign, tail = stated
+            case, sign, tail = stated
             made = change(case)
             lines.append(f"{line[:start]}{name}({', '.join(made.arguments)}){sign}{made.wanted!r}{tail}")
+        elif f"{entry}()" in line:  # in a sentence about it
+            lines.append(line.replace(f"{entry}()", f"{name}()"))
         else:
             return None
     return "\n".join(lines)
 
 
-def _session(call: str, entry: str, following: str) -> tuple[Case, bool] | None:
-    """The case of a line after `>>>`, and whether the next line is its value: nothing is printed for None."""
+def _result(line: str) -> tuple[str, Any, str] | None:
+    """A line that gives a result alone: what stands before it, the value, what follows."""
+    found = _RESULT.match(line)
+    with suppress(*_UNREADABLE):
+        return (found[1], ast.literal_eval(_SPELT.get(found[2], found[2])), found[3]) if found else None
+    return None
+
+
+def _session(call: str, entry: str, following: str) -> tuple[Case, int] | None:
+    """The case of a line after `>>>`, and how many lines its value takes: nothing is printed for None."""
     arguments = _called(call.strip(), entry)
     if arguments is None:
         return None
     said = following.strip()
     if not said or said.startswith(">>>") or _QUOTES.match(said):
-        return Case(arguments, None), False
-    with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return Case(arguments, ast.literal_eval(said)), True
+        return Case(arguments, None), 0
+    with suppress(*_UNREADABLE):
+        return Case(arguments, ast.literal_eval(said)), 1
     return None
 
 
-def _stated(line: str, start: int, entry: str) -> tuple[Case, int, str, str] | None:
-    """The case of `f(…) → value` in a line, where its call ends, the sign, and what follows the value."""
+def _stated(line: str, start: int, entry: str) -> tuple[Case, str, str] | None:
+    """The case of `f(…) → value` in a line, the sign, and what follows the value."""
     for end in (place + 1 for place, character in enumerate(line) if character == ")" and place > start):
         arguments = _called(line[start:end], entry)
         if arguments is None:
             continue
         found = _YIELDS.match(line[end:])
-        with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        with suppress(*_UNREADABLE):
             if found:
-                return Case(arguments, ast.literal_eval(_SPELT.get(found[2], found[2]))), end, found[1], found[3]
+                return Case(arguments, ast.literal_eval(_SPELT.get(found[2], found[2]))), found[1], found[3]
         return None
     return None
 
@@ -140,10 +160,15 @@ def prose_lines(text: str, entry: str) -> list[int]:
         stripped = line.strip()
         code = stripped.startswith((">>>", "def ", "async def ", "import ", "from ", "assert ", "@", "#", "return "))
         bare = _QUOTES.sub("", stripped).strip()
-        if bare and not code and not session and f"{entry}(" not in stripped:
+        if bare and not code and not session and not _calls(stripped, entry):
             found.append(number)
         session = stripped.startswith(">>>")
     return found
+
+
+def _calls(line: str, entry: str) -> bool:
+    """Whether a line calls the function with something: `f()` is how a sentence names it."""
+    return re.search(rf"(?<!\w){re.escape(entry)}\((?!\))", line) is not None
 
 
 def in_prose(text: str, entry: str, put: Callable[[str], str]) -> str:
@@ -161,21 +186,22 @@ def prose(text: str, entry: str) -> str:
 
 
 def tells_results(text: str, entry: str) -> bool:
-    """Whether the prose gives results of its own, such as "the output should be 6", which no changed example would reach."""
-    return any(_TOLD.search(line) and re.search(r"\d|\[|['\"]", line) for line in prose(text, entry).split("\n"))
+    """Whether the prose gives a result without a call, such as "the output should be 6"."""
+    return any(_TOLD.search(line) for line in prose(text, entry).split("\n"))
 
 
 def with_sentence(text: str, entry: str, sentence: str) -> str | None:
     """The text with a sentence at the end of its prose; None where there is no prose to end."""
     lines = text.split("\n")
     numbers = [n for n in prose_lines(text, entry) if not _EXAMPLES.match(lines[n])]
-    first = next((n for n, line in enumerate(lines) if f"{entry}(" in line and not line.lstrip().startswith(("def ", "async def "))), len(lines))
+    calls = (n for n, line in enumerate(lines) if _calls(line, entry) and not line.lstrip().startswith(("def ", "async def ")))
+    first = next(calls, len(lines))
     before = [n for n in numbers if n < first]
     if not before:
         return None
-    line = lines[before[-1]]
+    line, top = lines[before[-1]], lines[before[0]]
     closing = re.search(r"\s*(\"{3}|'{3})\s*$", line)
-    indent = line[: len(line) - len(line.lstrip())] or "    " * ("def " in text)
+    indent = top[: len(top) - len(top.lstrip())]
     body = line[: closing.start()] if closing else line
     lines[before[-1]] = body.rstrip() + ("" if body.rstrip().endswith((".", "!", "?", ":")) else ".")
     lines.insert(before[-1] + 1, f"{indent}{sentence}")
@@ -210,10 +236,11 @@ def with_names(code: str, names: Mapping[str, str]) -> str:
 
 
 def with_words(text: str, names: Mapping[str, str]) -> str:
-    """Any text with names replaced where they stand as words."""
+    """Any text with names replaced where they stand as words; one that English may have, such as `maximum`, only where code would go on."""
     if not names:
         return text
-    pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    listed = sorted(names, key=len, reverse=True)
+    pattern = "|".join(rf"{re.escape(name)}(?=\s*[(`:,\])=])" if len(name) > 4 and name.isalpha() else re.escape(name) for name in listed)
     return re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", lambda found: names[found[0]], text)
 
 

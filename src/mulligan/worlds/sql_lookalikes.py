@@ -300,7 +300,11 @@ def _unranked(tree: exp.Query) -> bool:
         return True
     for node in list(tree.find_all(exp.EQ)):
         side = node.expression if isinstance(node.expression, exp.Subquery) else node.this
-        if isinstance(side, exp.Subquery) and isinstance(inside := side.this, exp.Query) and isinstance(inside.selects[0].unalias(), exp.Max | exp.Min):
+        if (
+            isinstance(side, exp.Subquery)
+            and isinstance(inside := side.this, exp.Query)
+            and isinstance(inside.selects[0].unalias(), exp.Max | exp.Min)
+        ):
             return _dropped(node)
     for item in tree.selects:
         if isinstance(inner := item.unalias(), exp.Max | exp.Min):
