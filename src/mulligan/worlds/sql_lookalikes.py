@@ -236,7 +236,9 @@ def opposite(reading: Reading) -> Iterator[Change]:
             if name != node.name and held and reading.catalogue.column(held[0].table, name):
                 node.set("this", exp.to_identifier(name.casefold()))
         elif isinstance(node, exp.Ordered):
-            node.set("desc", not node.args.get("desc"))
+            falling = bool(node.args.get("desc"))
+            node.set("desc", not falling)
+            node.set("nulls_first", falling)  # as SQLite has it
     for _, node in pairs:
         if type(node) in _TURNED:
             node.replace(_TURNED[type(node)](**node.args))
