@@ -451,3 +451,8 @@ def test_geoquery_gives_a_pair_of_every_kind(tmp_path: Path) -> None:
     for kind in KINDS:
         made = pairs(given, SqlWorld(), kind, tmp_path, others=tasks[:200])
         assert len(made.variants) >= len(sources) - 2, made
+
+
+def test_the_documentation_names_kinds_and_reasons() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "transfer.md").read_text("utf-8")
+    assert not [name for name in (*KINDS, *get_args(Reason)) if f"`{name}`" not in page]

@@ -1,4 +1,4 @@
-"""What the builders of changed tasks are given and what they yield: a lesson, and drafts of tasks that nobody has checked yet.
+"""What builders of changed tasks are given and yield: a lesson, and drafts that nobody has checked yet.
 
 In: a stored record and its source task. Out: a Lesson with the record's correction as an action again. `variants.py` asserts what a draft
 claims; the builders are `variants_sql.py` and `variants_code.py`.

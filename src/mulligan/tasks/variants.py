@@ -1,4 +1,4 @@
-"""Changed tasks for transfer and for probes: each is made from a stored correction, and asserted by the world before it is used.
+"""Changed tasks for transfer and probes: made from stored corrections, asserted by the world before use.
 
 In: records with the tasks they were learnt on, a world, a kind of change. Out: Pairs: the variants with the outcome of every assertion, and
 why no variant came of the other records. Asserted of all: the correction solves its source, the changed task is solved by its own gold,

@@ -1,4 +1,4 @@
-"""Drafts of changed programming tasks: another result, other names, another entry, other words, and changes that do not matter.
+"""Drafts of changed programming tasks: another result, other names, another entry, other words, a placebo.
 
 In: a Lesson whose task has the payload of `tasks/programs.py`. Out: drafts. A look-alike changes one fact of what is asked (the value that
 stands for "there is none", what a yes is, the form of the result, the order of two arguments) in the text, its examples and all tests; an

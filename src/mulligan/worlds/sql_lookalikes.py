@@ -1,4 +1,4 @@
-"""Rules that change one fact of a question and of the query that answers it: a value, a noun, an attribute, a superlative, a count.
+"""Rules that change one fact of a question and of its query: a value, a noun, an attribute, a superlative.
 
 In: a Reading. Out: Changes in which everything else stays: wording, schema, the rest of the query. A rule that does not fit yields nothing.
 Whether a stored correction is wrong on what comes out is for the world to say; whether the new question reads well, for nobody. English.
