@@ -5,6 +5,7 @@ changes of questions and queries are in `worlds/sql_variants.py` and `sql_lookal
 English, apart from what other tasks' wordings give.
 """
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -65,12 +66,19 @@ def _lookalikes(lesson: Lesson, reading: Reading, others: Sequence[Task], seed: 
     asked = {normalised(task.prompt) for task in others if task.split == "source"}
     made = [list(rule(reading))[:EACH] for rule in RULES]
     found = [change for other in others if (change := _mined(reading, other))]
-    found.sort(key=lambda change: drawn(seed, lesson.record.id, change.asked.question))
+    found.sort(
+        key=lambda change: (-_likeness(lesson.task.prompt, change.asked.question), drawn(seed, lesson.record.id, change.asked.question))
+    )
     made.append(list({change.asked.question: change for change in found}.values())[: 2 * EACH])
     made.sort(key=lambda changes: drawn(seed, lesson.record.id, changes[0].rule) if changes else 0)
     for change in (change for changes in made for change in changes):
         fault: Reason | None = "repeated" if normalised(change.asked.question) in asked else None
         yield _draft("lookalike", lesson, reading, change, fault)
+
+
+def _likeness(one: str, other: str) -> float:
+    """How much of two wordings is the same, in tenths."""
+    return round(difflib.SequenceMatcher(None, one.split(), other.split(), autojunk=False).ratio(), 1)
 
 
 @lru_cache(maxsize=4096)

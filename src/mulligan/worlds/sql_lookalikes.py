@@ -5,7 +5,7 @@ Whether a stored correction is wrong on what comes out is for the world to say; 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from zlib import crc32
 
@@ -194,10 +194,12 @@ def another_attribute(reading: Reading) -> Iterator[Change]:
     if query.tree.find(exp.Count):
         return
     for column, places in _selected(reading).items():
-        shown = _shown(question, column, reading.catalogue.columns([column.table]))
+        shown = _shown(reading, column)
+        added = any(node.find_ancestor(exp.Sum, exp.Avg) for node in places.values())
         for other in reading.catalogue.columns([column.table]):
             words = [part for part in parts(other.name) if part not in parts(other.table)]
             taken = other == column or other in reading.named.values() or NAMING & {*words}
+            taken = taken or (added and not reading.values.numeric(other))
             new = " ".join([*words[:-1], plural(words[-1])] if words and shown.endswith("s") else words)
             if taken or not words or says(question, " ".join(words)):
                 continue
@@ -211,13 +213,18 @@ def another_attribute(reading: Reading) -> Iterator[Change]:
             yield Change(rule="another attribute", change=told, asked=replace(reading.asked, question=changed, gold=gold))
 
 
-def _shown(question: str, column: Column, all_of_them: Sequence[Column]) -> str:
-    """How a question says a column, with what it says of others right before it: "population density" for `density`; "" if not."""
+def _shown(reading: Reading, column: Column) -> str:
+    """How the question says a column, with what it says of others right before it: "population density" for `density`; "" if not.
+
+    "Capital cities" are cities: what stands before the name of a table says something of that.
+    """
     words = [part for part in parts(column.name) if part not in (*parts(column.table), *NAMING)]
-    form = next((form for text in (" ".join(words), *words[-1:]) if text and (form := says(question, text))), "")
-    before = "|".join(re.escape(part) for c in all_of_them for part in parts(c.name))
-    found = re.search(rf"\b(?:(?:{before}) )*{re.escape(form)}(?!\w)", question, re.IGNORECASE) if form else None
-    return found[0] if found else ""
+    form = next((form for text in (" ".join(words), *words[-1:]) if text and (form := says(reading.asked.question, text))), "")
+    before = "|".join(re.escape(part) for c in reading.catalogue.columns([column.table]) for part in parts(c.name))
+    found = re.search(rf"\b(?:(?:{before}) )*{re.escape(form)}(?!\w)\W*(\w*)", reading.asked.question, re.IGNORECASE) if form else None
+    if not found or any(says(found[1], " ".join(parts(table.name))) for table in reading.catalogue.tables):
+        return ""
+    return found[0][: found.start(1) - found.start()].rstrip(" ?.,!") if found[1] else found[0].rstrip(" ?.,!")
 
 
 def opposite(reading: Reading) -> Iterator[Change]:
