@@ -280,7 +280,7 @@ def test_a_question_that_the_store_may_have_learnt_from_is_no_lookalike(ferries:
 
 
 def test_a_domain_without_a_builder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="builders for code, sql"):
+    with pytest.raises(UsageError, match="builders for code, sql and textgame"):
         pairs([learnt(task(domain="sat"), "x")], SqlWorld(), "placebo", tmp_path)
 
 

@@ -17,17 +17,14 @@ from mulligan.conditions import holds
 from mulligan.errors import UsageError
 from mulligan.nouns import noun
 from mulligan.protocols import World
-from mulligan.records import Record, Task, Verdict
-from mulligan.tasks import variants_code, variants_sql
+from mulligan.records import Record, Task
 from mulligan.tasks.drafts import Draft, Kind, Lesson, Reason, drawn, lesson
 
 MOST = 60  # pairs of a kind (SPEC A6)
 TRIED = 40  # drafts of one record that are checked
 
-BUILDERS: Mapping[str, Callable[[Kind, Lesson, Path, Sequence[Task], int], Iterator[Draft]]] = {
-    "code": variants_code.drafts,
-    "sql": variants_sql.drafts,
-}
+Build = Callable[[Kind, Lesson, Path, Sequence[Task], int], Iterator[Draft]]
+Judge = Callable[[Task, str], bool | None]  # whether an action is right on a task; None for no verdict
 
 
 @noun
@@ -93,9 +90,9 @@ def pairs(
     for record, task in _in_turns(learnt, seed):
         if len(made) == most:
             break
-        found = _Search(world, kind, rules, taken).first(
-            lesson(record, task), _builder(task)(kind, lesson(record, task), Path(folder), others, seed)
-        )
+        given = lesson(record, task)
+        build, judged = _builder(task.domain)
+        found = _Search(world, kind, judged(world, given), rules, taken).first(given, build(kind, given, Path(folder), others, seed))
         if isinstance(found, Variant):
             made.append(found)
         else:
@@ -103,10 +100,33 @@ def pairs(
     return Pairs(kind=kind, variants=tuple(made), left_out=dict(left_out), rules={rule: dict(counts) for rule, counts in rules.items()})
 
 
-def _builder(task: Task) -> Callable[[Kind, Lesson, Path, Sequence[Task], int], Iterator[Draft]]:
-    if task.domain not in BUILDERS:
-        raise UsageError(f"no changed tasks can be made of the domain {task.domain}: there are builders for {', '.join(BUILDERS)}")
-    return BUILDERS[task.domain]
+def _builder(domain: str) -> tuple[Build, Callable[[World, Lesson], Judge]]:
+    """The builder of a domain, and how actions are judged there. Imported when asked for: what it works with may be an extra."""
+    match domain:
+        case "code":
+            from mulligan.tasks import variants_code
+
+            return variants_code.drafts, _answers
+        case "sql":
+            from mulligan.tasks import variants_sql
+
+            return variants_sql.drafts, _answers
+        case "textgame":
+            from mulligan.tasks import variants_games
+
+            return variants_games.drafts, variants_games.judge
+    raise UsageError(f"no changed tasks can be made of the domain {domain}: there are builders for code, sql and textgame")
+
+
+def _answers(world: World, given: Lesson) -> Judge:
+    """Right is what solves a task at once. On held-out tasks the verdict says so too, by the same rules; only agents are not told."""
+
+    def solves(task: Task, action: str) -> bool | None:
+        with world.start(task) as state:
+            verdict = world.act(state, action)
+        return verdict.solved if verdict.completed else None
+
+    return solves
 
 
 def _in_turns(learnt: Sequence[tuple[Record, Task]], seed: int) -> list[tuple[Record, Task]]:
@@ -127,6 +147,7 @@ class _Search:
 
     world: World
     kind: Kind
+    judge: Judge
     rules: dict[str, Counter[str]]
     taken: set[str]
 
@@ -151,8 +172,8 @@ class _Search:
         condition = given.record.condition
         if condition.kind == "predicate" and not holds(condition.predicate, self.world.facts(given.task)):
             return "condition_off"
-        verdict = self._act(given.task, given.correction)
-        return None if verdict.solved else "source_unsolved" if verdict.completed else "undecided"
+        right = self.judge(given.task, given.correction)
+        return None if right else "undecided" if right is None else "source_unsolved"
 
     def _checked(self, given: Lesson, draft: Draft) -> Variant | Reason:
         if draft.fault is not None:
@@ -165,26 +186,18 @@ class _Search:
             return "condition_stays"
         if self.kind == "placebo" and truth is False:
             return "condition_lost"
-        gold = self._act(draft.task, draft.gold)
-        if not gold.solved:
-            return "gold_fails" if gold.completed else "undecided"
-        stored = self._act(draft.task, given.correction)
-        carried = stored if draft.carried == given.correction else self._act(draft.task, draft.carried)
-        if not stored.completed or not carried.completed:
+        gold, stored = self.judge(draft.task, draft.gold), self.judge(draft.task, given.correction)
+        carried = stored if draft.carried == given.correction else self.judge(draft.task, draft.carried)
+        if gold is None or stored is None or carried is None:
             return "undecided"
-        asserted = Asserted(
-            source_solved=True, gold_solved=True, condition=truth, stored_solved=stored.solved, carried_solved=carried.solved
-        )
-        if self.kind == "lookalike" and (stored.solved or carried.solved):
+        if not gold:
+            return "gold_fails"
+        if self.kind == "lookalike" and (stored or carried):
             return "still_right"
-        if self.kind != "lookalike" and not carried.solved:
+        if self.kind != "lookalike" and not carried:
             return "not_right"
+        asserted = Asserted(source_solved=True, gold_solved=True, condition=truth, stored_solved=stored, carried_solved=carried)
         return _variant(self.kind, given, draft, asserted)
-
-    def _act(self, task: Task, action: str) -> Verdict:
-        """The verdict on a task as a source task has it: on held-out ones `solved` is said all the same, by the same rules."""
-        with self.world.start(task) as state:
-            return self.world.act(state, action)
 
 
 FURTHEST: Sequence[Reason] = (

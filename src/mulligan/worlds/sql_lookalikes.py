@@ -198,7 +198,7 @@ def another_attribute(reading: Reading) -> Iterator[Change]:
         added = any(node.find_ancestor(exp.Sum, exp.Avg) for node in places.values())
         for other in reading.catalogue.columns([column.table]):
             words = [part for part in parts(other.name) if part not in parts(other.table)]
-            taken = other == column or other in reading.named.values() or NAMING & {*words}
+            taken = other == column or other in reading.named.values() or bool(NAMING & {*words})
             taken = taken or (added and not reading.values.numeric(other))
             new = " ".join([*words[:-1], plural(words[-1])] if words and shown.endswith("s") else words)
             if taken or not words or says(question, " ".join(words)):
