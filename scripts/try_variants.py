@@ -72,14 +72,14 @@ def _record(task: Task, corrected: str) -> Record:
     )  # fmt: skip
 
 
-def report(name: str, learnt: Learnt, others: Sequence[Task], world: World, show: int) -> None:
+def report(name: str, learnt: Learnt, others: Sequence[Task], world: World, given: argparse.Namespace) -> None:
     """Print what came of one set of records."""
     predicates = sum(record.condition.kind == "predicate" for record, _ in learnt)
     print(f"\n{name}: {len(learnt)} corrections ({predicates} with a predicate) of {len({task.id for _, task in learnt})} tasks")
     for kind in get_args(Kind):
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            made = pairs(learnt, world, kind, folder, others=others, most=MOST)
+            made = pairs(learnt, world, kind, folder, others=others, most=MOST, each=given.each)
         told = [v.asserted for v in made.variants]
         print(f"\n{kind}: {len(made.variants)} of {MOST}, from {len({v.source for v in made.variants})} tasks; ", end="")
         print(f"condition false {sum(a.condition is False for a in told)}, true {sum(a.condition is True for a in told)}, none ", end="")
@@ -87,7 +87,7 @@ def report(name: str, learnt: Learnt, others: Sequence[Task], world: World, show
         print(f"{time.perf_counter() - began:.0f} s\n  records left out: {made.left_out}")
         for rule, outcomes in sorted(made.rules.items()):
             print(f"  {rule}: {outcomes}")
-        for variant in made.variants[:show]:
+        for variant in made.variants[: given.show]:
             print(f"  * {variant.rule}: {variant.change}\n    {variant.task.prompt}\n    {variant.gold}")
 
 
@@ -98,16 +98,17 @@ def main() -> None:
     parser.add_argument("--geoquery", type=Path)
     parser.add_argument("--humaneval", type=Path)
     parser.add_argument("--solutions", action="store_true")
+    parser.add_argument("--each", type=int, default=1, help="variants of one record")
     parser.add_argument("--show", type=int, default=0)
     given = parser.parse_args()
     if given.geoquery:
         tasks = geoquery(given.geoquery)
-        report("GeoQuery", records(given.stores, tasks), list(tasks.values()), SqlWorld(), given.show)
+        report("GeoQuery", records(given.stores, tasks), list(tasks.values()), SqlWorld(), given)
     if given.humaneval:
         problems = {task.id: task for task in load_humaneval(given.humaneval, shares=(1, 0, 0))[0]}
-        report("HumanEval", records(given.stores, problems), [], CodeWorld(), given.show)
+        report("HumanEval", records(given.stores, problems), [], CodeWorld(), given)
         if given.solutions:
-            report("HumanEval, its own solutions", solutions(given.humaneval, problems), [], CodeWorld(), given.show)
+            report("HumanEval, its own solutions", solutions(given.humaneval, problems), [], CodeWorld(), given)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,16 @@ def test_placeholders_are_filled_from_the_prompt() -> None:
     assert found.correction == "x = 'long burn' AND y = 'Corrin'"
 
 
+def test_a_situation_that_was_cut_fills_what_it_has() -> None:
+    given = record("How long is <value1> in the northern…", corrected="'<value1>' '<value2>'")
+    assert lesson(given, task(prompt="How long is long burn in the northern sea?")).correction == "'long burn' '<value2>'"
+
+
+def test_a_situation_of_placeholders_alone_takes_no_time() -> None:
+    given = record("<value1>" + " <value2> <value3>" * 40 + "!", corrected="<value1>")
+    assert lesson(given, task(prompt="a " * 50_000)).correction == "<value1>"
+
+
 @pytest.mark.parametrize("prompt", ["Something else", "", "How long is ?"])
 def test_placeholders_stay_where_prompt_and_situation_differ(prompt: str) -> None:
     assert lesson(record("How long is <value1>?", corrected="<value1>"), task(prompt=prompt)).correction == "<value1>"
@@ -169,10 +179,11 @@ QUERIES = [
 ]
 
 
+@pytest.mark.parametrize("turn", range(environments.NAMINGS))
 @pytest.mark.parametrize("sql", QUERIES)
-def test_a_query_says_the_same_under_other_names(tmp_path: Path, sql: str) -> None:
+def test_a_query_says_the_same_under_other_names(tmp_path: Path, sql: str, turn: int) -> None:
     held = hold(str(build(tmp_path)))
-    names = environments.renaming(catalogue(held))
+    names = environments.renaming(catalogue(held), turn)
     path = environments.renamed(held, names, tmp_path)
     assert path
     before, after = run(held, sql, Limits()), run(hold(str(path)), environments.carried(sql, names, held), Limits())
@@ -270,6 +281,17 @@ def test_source_tasks_take_turns_and_a_seed_draws(ferries: list[Task], tmp_path:
     again = pairs(given, SqlWorld(), "placebo", tmp_path)
     assert len({(variant.task.id, variant.stored) for variant in again.variants}) == len(again.variants)
     assert sum(again.left_out.values()) + len(again.variants) == len(given)
+
+
+def test_a_record_may_give_several(ferries: list[Task], tmp_path: Path) -> None:
+    source = next(task for task in ferries if "Halcyon have" in task.prompt)
+    for kind in (kind for kind in KINDS if kind != "paraphrase"):  # of which this question has but one
+        given = [learnt(source, SEATS, '"vessel.seats" in mentions')]
+        one, several = (pairs(given, SqlWorld(), kind, tmp_path, others=ferries, each=each) for each in (1, 4))
+        assert several.variants[:1] == one.variants
+        assert 1 < len({variant.task.id for variant in several.variants}) == len(several.variants) <= 4
+        assert several.left_out == {}
+        assert pairs(given, SqlWorld(), kind, tmp_path, others=ferries, each=4, most=2).variants == several.variants[:2]
 
 
 def test_a_question_that_the_store_may_have_learnt_from_is_no_lookalike(ferries: list[Task], tmp_path: Path) -> None:
@@ -436,6 +458,34 @@ def test_strange_programs_give_no_pair(tmp_path: Path, text: str) -> None:
     source = problem(STUB, "second", CHECKS[:2], CHECKS[2:])
     for kind in KINDS:
         assert not pairs([learnt(source, text)], CodeWorld(), kind, tmp_path).variants
+
+
+# ---- games ----
+
+MAIL = "take letter from desk"
+
+
+@pytest.mark.parametrize("kind", ["lookalike", "paraphrase", "placebo"])
+def test_a_game_changes_its_goal_or_what_does_not_matter(tmp_path: Path, kind: Kind) -> None:
+    from mulligan.tasks.sample import load_games
+    from mulligan.worlds.textgame import TextGameWorld
+
+    source = next(game for game in load_games() if game.group == "cottage" and "letter" in game.prompt)
+    (variant,) = pairs([learnt(source, MAIL, 'object == "letter"')], TextGameWorld(), kind, tmp_path).variants
+    told = variant.asserted
+    assert (told.condition, told.stored_solved) == ((False, False) if kind == "lookalike" else (True, True))
+    assert (variant.task.prompt == source.prompt) is (kind == "placebo")
+    assert variant.task.payload["pddl_problem"] == source.payload["pddl_problem"] or kind != "paraphrase"
+    assert variant.gold == MAIL or kind == "lookalike"
+
+
+def test_a_command_that_leads_nowhere_gives_no_pair(tmp_path: Path) -> None:
+    from mulligan.tasks.sample import load_games
+    from mulligan.worlds.textgame import TextGameWorld
+
+    source = load_games()[0]
+    for command in ("dance", "", "\x00" * 300):
+        assert pairs([learnt(source, command)], TextGameWorld(), "placebo", tmp_path).left_out == {"source_unsolved": 1}
 
 
 # ---- real data ----

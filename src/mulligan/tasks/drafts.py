@@ -62,18 +62,27 @@ def lesson(record: Record, task: Task) -> Lesson:
 
 def _filled(text: str, situation: str, prompt: str) -> str:
     """`text` with the values that a situation replaced by placeholders, read from the prompt; as it is where the two do not match."""
-    pieces = re.split(r"(<value\d+>)", situation.removesuffix("…"))
-    if len(pieces) == 1:
-        return text
-    seen: set[str] = set()
-    pattern = ""
-    for piece in pieces:
-        mark = re.fullmatch(r"<(value\d+)>", piece)
-        pattern += re.escape(piece) if mark is None else f"(?P={mark[1]})" if mark[1] in seen else f"(?P<{mark[1]}>.+?)"
-        seen |= {mark[1]} if mark else set()
-    found = re.match(pattern + ("" if situation.endswith("…") else r"\Z"), prompt, re.IGNORECASE | re.DOTALL)
-    values = found.groupdict() if found else {}
-    return re.sub(r"<(value\d+)>", lambda mark: values.get(mark[1]) or mark[0], text)
+    values = _values(situation, prompt)
+    return re.sub(r"<value\d+>", lambda mark: values.get(mark[0]) or mark[0], text)
+
+
+def _values(situation: str, prompt: str) -> dict[str, str]:
+    """Placeholder → what stands in its place in the prompt, from left to right; none where the rest differs."""
+    first, *rest = re.split(r"(<value\d+>)", situation.removesuffix("…"))
+    if not prompt.startswith(first):
+        return {}
+    values: dict[str, str] = {}
+    at = len(first)
+    for mark, following in zip(rest[::2], rest[1::2], strict=True):
+        if mark in values:
+            end = at + len(values[mark]) if prompt.startswith(values[mark], at) else -1
+        else:
+            end = prompt.find(following, at + 1) if following else len(prompt)
+        if end <= at or not prompt.startswith(following, end):
+            return {}
+        values.setdefault(mark, prompt[at:end])
+        at = end + len(following)
+    return values if at == len(prompt) or situation.endswith("…") else {}
 
 
 def changed_task(task: Task, kind: Kind, *, prompt: str = "", context: str = "", **payload: Json) -> Task:

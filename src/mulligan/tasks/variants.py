@@ -11,6 +11,7 @@ question made by a rule reads as a person would have asked it.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from mulligan.conditions import holds
@@ -76,28 +77,37 @@ def pairs(
     *,
     others: Sequence[Task] = (),
     most: int = MOST,
+    each: int = 1,
     seed: int = 0,
 ) -> Pairs:
-    """At most `most` variants of a kind, at most one a record; source tasks take turns, in an order drawn from the seed.
+    """At most `most` variants of a kind, at most `each` of a record; source tasks take turns, in an order drawn from the seed.
 
-    `others` are further tasks about the same data, whose wordings may serve; a look-alike or paraphrase that is one of their source tasks
-    is not taken. What is built (databases) goes below `folder`. Raises UsageError for a domain without a builder.
+    A record gives its second variant when all others gave their first, or none. `others` are further tasks about the same data, whose
+    wordings may serve; a look-alike or paraphrase that is one of their source tasks is not taken. What is built (databases) goes below
+    `folder`. Raises UsageError for a domain without a builder.
     """
     made: list[Variant] = []
     left_out: Counter[Reason] = Counter()
     rules: dict[str, Counter[str]] = {}
     taken: set[str] = set()
-    for record, task in _in_turns(learnt, seed):
-        if len(made) == most:
+    searches: dict[str, _Search] = {}
+    for turn, (record, task) in product(range(each), _in_turns(learnt, seed)):
+        if len(made) >= most:
             break
-        given = lesson(record, task)
-        build, judged = _builder(task.domain)
-        found = _Search(world, kind, judged(world, given), rules, taken).first(given, build(kind, given, Path(folder), others, seed))
-        if isinstance(found, Variant):
-            made.append(found)
-        else:
-            left_out[found] += 1
-    return Pairs(kind=kind, variants=tuple(made), left_out=dict(left_out), rules={rule: dict(counts) for rule, counts in rules.items()})
+        if turn == 0:
+            given = lesson(record, task)
+            build, judged = _builder(task.domain)
+            drafts = build(kind, given, Path(folder), others, seed)
+            searches[record.id] = _Search(world, kind, given, judged(world, given), drafts, rules, taken)
+        if search := searches.get(record.id):
+            found = (search.unfit() if turn == 0 else None) or search.next()
+            if isinstance(found, Variant):
+                made.append(found)
+            else:
+                del searches[record.id]
+                left_out[found] += turn == 0
+    counts = {reason: count for reason, count in left_out.items() if count}
+    return Pairs(kind=kind, variants=tuple(made), left_out=counts, rules={rule: dict(outcomes) for rule, outcomes in rules.items()})
 
 
 def _builder(domain: str) -> tuple[Build, Callable[[World, Lesson], Judge]]:
@@ -143,44 +153,44 @@ def _in_turns(learnt: Sequence[tuple[Record, Task]], seed: int) -> list[tuple[Re
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search for the first draft of a record that passes. `rules` and `taken` are kept over all records."""
+    """The search for drafts of one record that pass. `rules` and `taken` are kept over all records."""
 
     world: World
     kind: Kind
+    given: Lesson
     judge: Judge
+    drafts: Iterator[Draft]
     rules: dict[str, Counter[str]]
     taken: set[str]
 
-    def first(self, given: Lesson, drafts: Iterator[Draft]) -> Variant | Reason:
-        """The variant, or the reason of the draft that came furthest."""
-        if fault := self._unfit(given):
-            return fault
+    def unfit(self) -> Reason | None:
+        """What is wrong with the record on its own source."""
+        condition = self.given.record.condition
+        if condition.kind == "predicate" and not holds(condition.predicate, self.world.facts(self.given.task)):
+            return "condition_off"
+        right = self.judge(self.given.task, self.given.correction)
+        return None if right else "undecided" if right is None else "source_unsolved"
+
+    def next(self) -> Variant | Reason:
+        """The next variant, or the reason of the draft that came furthest."""
         reasons: list[Reason] = []
-        for _, draft in zip(range(TRIED), drafts, strict=False):
-            found = self._checked(given, draft)
+        for _, draft in zip(range(TRIED), self.drafts, strict=False):
+            found = self._checked(draft)
             outcomes = self.rules.setdefault(draft.rule, Counter())
             if isinstance(found, Variant):
                 outcomes["made"] += 1
-                self.taken.add(_content(given, found.task))
+                self.taken.add(self._content(draft))
                 return found
             outcomes[found] += 1
             reasons.append(found)
         return max(reasons, key=FURTHEST.index, default="no_rule")
 
-    def _unfit(self, given: Lesson) -> Reason | None:
-        """What is wrong with the record on its own source."""
-        condition = given.record.condition
-        if condition.kind == "predicate" and not holds(condition.predicate, self.world.facts(given.task)):
-            return "condition_off"
-        right = self.judge(given.task, given.correction)
-        return None if right else "undecided" if right is None else "source_unsolved"
-
-    def _checked(self, given: Lesson, draft: Draft) -> Variant | Reason:
+    def _checked(self, draft: Draft) -> Variant | Reason:
+        given, condition = self.given, self.given.record.condition
         if draft.fault is not None:
             return draft.fault
-        if _content(given, draft.task) in self.taken:
+        if self._content(draft) in self.taken:
             return "repeated"
-        condition = given.record.condition
         truth = holds(condition.predicate, self.world.facts(draft.task)) if condition.kind == "predicate" else None
         if self.kind == "lookalike" and truth:
             return "condition_stays"
@@ -196,10 +206,25 @@ class _Search:
             return "still_right"
         if self.kind != "lookalike" and not carried:
             return "not_right"
-        asserted = Asserted(source_solved=True, gold_solved=True, condition=truth, stored_solved=stored, carried_solved=carried)
-        return _variant(self.kind, given, draft, asserted)
+        return Variant(
+            kind=self.kind,
+            task=draft.task,
+            source=given.task.id,
+            record=given.record.id,
+            rule=draft.rule,
+            change=draft.change,
+            gold=draft.gold,
+            stored=given.correction,
+            carried=draft.carried,
+            asserted=Asserted(source_solved=True, gold_solved=True, condition=truth, stored_solved=stored, carried_solved=carried),
+        )
+
+    def _content(self, draft: Draft) -> str:
+        """What makes two variants the same pair: the task, and the correction that it is about."""
+        return f"{draft.task.id} {self.given.correction}"
 
 
+# reasons in the order of how far a draft came
 FURTHEST: Sequence[Reason] = (
     "no_rule",
     "repeated",
@@ -211,23 +236,3 @@ FURTHEST: Sequence[Reason] = (
     "still_right",
     "not_right",
 )
-
-
-def _content(given: Lesson, task: Task) -> str:
-    """What makes two variants the same pair: the task, and the correction that it is about."""
-    return f"{task.id} {given.correction}"
-
-
-def _variant(kind: Kind, given: Lesson, draft: Draft, asserted: Asserted) -> Variant:
-    return Variant(
-        kind=kind,
-        task=draft.task,
-        source=given.task.id,
-        record=given.record.id,
-        rule=draft.rule,
-        change=draft.change,
-        gold=draft.gold,
-        stored=given.correction,
-        carried=draft.carried,
-        asserted=asserted,
-    )

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
+from mulligan.conditions import holds
 from mulligan.errors import InvalidData
 from mulligan.nouns import Json
 from mulligan.protocols import World
@@ -74,10 +75,14 @@ def drafts(kind: Kind, lesson: Lesson, folder: Path, others: Sequence[Task], see
         case _:
             made = []
     path = way(TextGameWorld(), lesson.task, command)
+    predicate = lesson.record.condition.predicate if lesson.record.condition.kind == "predicate" else ""
     made.sort(key=lambda found: drawn(seed, lesson.record.id, found[0], found[2].line, found[2].problem))
     for rule, change, other in made if path is not None else ():
         task = changed_task(lesson.task, kind, prompt=other.line, **other.payload)
         task = replace(task, payload=other.payload)
+        if kind == "lookalike" and predicate and holds(predicate, {**task.facts, **told(other.line)}):  # before anything is played
+            yield Draft(rule=rule, change=change, task=task, gold="", carried=command, fault="condition_stays")
+            continue
         gold = _next(task, path or ())
         yield Draft(rule=rule, change=change, task=task, gold=gold, carried=command, fault=None if gold else "gold_fails")
 
@@ -93,8 +98,8 @@ def _others(game: Game, what: str) -> Iterator[Made]:
     typed = re.search(rf"\b({re.escape(old.replace(' ', ''))})Type\b", game.goal, re.IGNORECASE) if old else None
     if typed:
         kind = "objectType" if what == "object" else "receptacleType"
-        there = [name for name in re.findall(rf"\({kind} \S+ (\w+)Type\)", game.problem) if name != typed[1]]
-        pairs = [(f"{typed[1]}Type", f"{name}Type", name.lower()) for name in sorted(set(there))]
+        there = {name for name in re.findall(rf"\({kind} \S+ (\w+)Type\)", game.problem) if name != typed[1] and _fits(game, name, what)}
+        pairs = [(f"{typed[1]}Type", f"{name}Type", name.lower()) for name in sorted(there)]
     else:
         name = old.replace(" ", "_")
         same = next((words for words, _ in re.findall(r"^\s*([\w\s-]+?) - (\w+)", game.problem, re.MULTILINE) if name in words.split()), "")
@@ -105,6 +110,18 @@ def _others(game: Game, what: str) -> Iterator[Made]:
         line = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", spoken, game.line)
         if goal != game.goal and line != game.line:
             yield f"another {what}", f"{old} → {spoken}", game.changed(line, goal)
+
+
+def _fits(game: Game, name: str, what: str) -> bool:
+    """Whether ALFWorld's rules let the object lie in the place, where one of them is another one; and let it be taken and treated."""
+    kind = str(told(game.line)["kind"])
+    wanted = ["pickupable", *TREATMENTS.get(kind, ())[:1]] if what == "object" else []
+    few = what == "object" and kind == "two" and len(re.findall(rf"\(objectType \S+ {name}Type\)", game.problem)) < 2
+    if few or any(f"({fact} {name}_" not in game.problem for fact in wanted):
+        return False
+    other = game.named("place" if what == "object" else "object").replace(" ", "")
+    pair = rf"{other}Type {name}Type" if what == "object" else rf"{name}Type {other}Type"
+    return kind == "look" or re.search(rf"\(canContain {pair}\)", game.problem, re.IGNORECASE) is not None
 
 
 def _treated(game: Game) -> Iterator[Made]:

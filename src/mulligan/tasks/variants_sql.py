@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from mulligan.records import Task
@@ -24,6 +25,7 @@ from mulligan.worlds.sql_values import values
 from mulligan.worlds.sql_variants import Asked, Change, Reading, mined, read, reworded
 
 EACH = 6  # drafts of one rule
+PLACEBOS = 3  # of each sort
 ASKERS = ("Anneke", "Bartholo", "Ciaran", "Dorothea", "Emeric", "Fenella", "Gudrun", "Hjalmar", "Isolde", "Jorunn")
 WORDINGS = (
     (r"what (?:is|are) the number of\b", "how many"),
@@ -125,17 +127,17 @@ def _paraphrases(lesson: Lesson, reading: Reading, others: Sequence[Task], seed:
 
 
 def _renamed(lesson: Lesson, reading: Reading, folder: Path) -> Iterator[Draft]:
-    names = environments.renaming(reading.catalogue)
-    path = environments.renamed(reading.held, names, folder)
-    if path is not None:
-        gold, carried = (environments.carried(sql, names, reading.held) for sql in (reading.asked.gold, lesson.correction))
-        change = f"{len(names.tables)} tables and {len(names.columns)} columns have other names"
-        yield _at("schema", "renamed", change, lesson, path, reading.asked.question, gold, carried)
+    for turn in range(environments.NAMINGS):
+        names = environments.renaming(reading.catalogue, turn)
+        path = environments.renamed(reading.held, names, folder)
+        if path is not None:
+            gold, carried = (environments.carried(sql, names, reading.held) for sql in (reading.asked.gold, lesson.correction))
+            change = f"{len(names.tables)} tables and {len(names.columns)} columns have other names"
+            yield _at("schema", "renamed", change, lesson, path, reading.asked.question, gold, carried)
 
 
 def _refilled(lesson: Lesson, reading: Reading, folder: Path) -> Iterator[Draft]:
-    made = environments.refilled(reading.held, folder)
-    if made is not None:
+    for made in filter(None, (environments.refilled(reading.held, folder, turn) for turn in range(environments.WORLDS))):
         path, names = made
         question = environments.about_others(reading.asked.question, names, reading.held, reading.named)
         gold, carried = (environments.with_others(sql, names, reading.held) for sql in (reading.asked.gold, lesson.correction))
@@ -147,13 +149,14 @@ def _placebos(lesson: Lesson, reading: Reading, folder: Path, seed: int) -> Iter
     """A name in the question, or a column that neither query uses and the condition does not name; half of the time either first."""
     turn = drawn(seed, lesson.record.id, "placebo")
     named = [name for name in ASKERS if not values(reading.held).holders(name)]
-    about = [f"{named[turn % len(named)]} asks: {lesson.task.prompt}"] if named else []
+    about = [f"{name} asks: {lesson.task.prompt}" for name in (named + named)[turn % len(named or ASKERS) :][:PLACEBOS]]
     prose = [
         _draft("placebo", lesson, reading, Change(rule="prose", change=text, asked=replace(reading.asked, question=text)), None)
         for text in about
     ]
-    columns = list(_touched(lesson, reading, folder, turn))
-    yield from (prose + columns if turn % 2 else columns + prose)
+    columns = [draft for step in range(PLACEBOS) for draft in _touched(lesson, reading, folder, turn + step)]
+    both = zip_longest(prose, columns) if turn % 2 else zip_longest(columns, prose)
+    yield from filter(None, chain.from_iterable(both))
 
 
 def _touched(lesson: Lesson, reading: Reading, folder: Path, turn: int) -> Iterator[Draft]:

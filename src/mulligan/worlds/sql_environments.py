@@ -9,7 +9,7 @@ which its check shows. Not promised: triggers, and views that SQLite cannot foll
 import hashlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,13 +17,15 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from mulligan.worlds.sql_copies import KINDS, changed_copies
+from mulligan.worlds.sql_copies import KINDS, ROUNDS, changed_copies
 from mulligan.worlds.sql_engine import place
 from mulligan.worlds.sql_query import parse
 from mulligan.worlds.sql_schema import Catalogue, Column, catalogue, quoted
 from mulligan.worlds.sql_values import values
 from mulligan.worlds.sql_variants import parts, plural, put, revalued_text, said, singular
 
+WORLDS = ROUNDS  # that a database can be refilled with
+NAMINGS = 2
 VOWELS, CONSONANTS = "aeiou", "bdfglmnprstvz"
 
 
@@ -41,20 +43,26 @@ class Renaming:
 # ---- another schema ----
 
 
-def renaming(known: Catalogue) -> Renaming:
-    """Other names that say the same: `state` becomes `states`, `state_name` `name_state`, `area` of `state` `state_area`."""
+def renaming(known: Catalogue, turn: int = 0) -> Renaming:
+    """Other names that say the same, of one of `NAMINGS`: `state` and its `state_name` and `area` become `states` with `name_state` and
+    `state_area`, or `tblState` with `stateName` and `areaValue`.
+    """
     tables: dict[str, str] = {}
     columns: dict[str, str] = {}
     taken = {table.name.casefold() for table in known.tables}
     for table in (table for table in known.tables if not table.view):
         one = singular(table.name)
-        tables[table.name.casefold()] = _unused(one if one != table.name else plural(table.name), taken)
+        tables[table.name.casefold()] = _unused(_camel(["tbl", *parts(one)]) if turn else one if one != table.name else plural(one), taken)
         used = {column.name.casefold() for column in table.columns}
         for column in table.columns:
-            pieces = parts(column.name)
-            other = "_".join([*pieces[1:], pieces[0]]) if len(pieces) > 1 else f"{one.casefold()}_{column.name}"
+            first, *rest = parts(column.name) or [column.name]
+            other = _camel([first, *(rest or ["value"])]) if turn else "_".join([*rest, first] if rest else [one.casefold(), first])
             columns[column.full.casefold()] = _unused(other, used)
     return Renaming(tables, columns)
+
+
+def _camel(words: Sequence[str]) -> str:
+    return words[0] + "".join(word.capitalize() for word in words[1:])
 
 
 def _unused(name: str, taken: set[str]) -> str:
@@ -103,13 +111,14 @@ def carried(sql: str, names: Renaming, held: Path) -> str:
 # ---- other content ----
 
 
-def refilled(held: Path, folder: Path) -> tuple[Path, Mapping[str, str]] | None:
+def refilled(held: Path, folder: Path, turn: int = 0) -> tuple[Path, Mapping[str, str]] | None:
     """A copy with the same schema about another world: rows exchanged, numbers changed, every name an invented one; and the new names.
 
-    A name that stands in several columns gets the same new name in all of them, so that references hold. None where SQLite cannot.
+    A name that stands in several columns gets the same new name in all of them, so that references hold. `turn` chooses one of `WORLDS`.
+    None where SQLite cannot.
     """
-    names = _invented(held)
-    source = changed_copies(held)[KINDS.index("exchanged")]
+    names = _invented(held, turn)
+    source = changed_copies(held)[KINDS.index("exchanged") + turn * len(KINDS)]
 
     def change(connection: sqlite3.Connection) -> None:
         connection.create_function("renamed", 1, lambda text: names.get(text, text), deterministic=True)
@@ -118,7 +127,7 @@ def refilled(held: Path, folder: Path) -> tuple[Path, Mapping[str, str]] | None:
                 name = quoted(column.name)
                 connection.execute(f"UPDATE OR IGNORE {quoted(table.name)} SET {name} = renamed({name}) WHERE typeof({name}) = 'text'")
 
-    path = _copied(source, folder, "content", change)
+    path = _copied(source, folder, f"content {turn}", change)
     return (path, names) if path else None
 
 
@@ -136,7 +145,7 @@ def with_others(sql: str, names: Mapping[str, str], held: Path) -> str:
 
 
 @lru_cache(maxsize=8)
-def _invented(held: Path) -> Mapping[str, str]:
+def _invented(held: Path, turn: int) -> Mapping[str, str]:
     """Stored text → invented text, word by word; numbers, dates and codes with digits stay."""
     words: dict[str, str] = {}
     found = {value for stored in values(held).stored.values() for value in stored if not re.search(r"\d", value)}
@@ -144,17 +153,17 @@ def _invented(held: Path) -> Mapping[str, str]:
     def word(match: re.Match[str]) -> str:
         old = match[0]
         if old.casefold() not in words:
-            words[old.casefold()] = next(new for new in _sounds(old.casefold()) if new not in words.values())
+            words[old.casefold()] = next(new for new in _sounds(old.casefold(), turn) if new not in words.values())
         new = words[old.casefold()]
         return new.upper() if old.isupper() else new.capitalize() if old[:1].isupper() else new
 
     return {value: re.sub(r"[^\W\d_]+", word, value) for value in sorted(found)}
 
 
-def _sounds(word: str) -> Iterator[str]:
-    """Invented words of about the same length, always the same ones for a word."""
+def _sounds(word: str, world: int) -> Iterator[str]:
+    """Invented words of about the same length, always the same ones for a word in a world."""
     for turn in range(10_000):
-        digest = hashlib.sha256(f"{turn} {word}".encode("utf-8", "surrogatepass")).digest()
+        digest = hashlib.sha256(f"{world} {turn} {word}".encode("utf-8", "surrogatepass")).digest()
         size = min(4, max(1, (len(word) + 1) // 2)) + turn // 50
         pairs = zip(digest[::2], digest[1::2], strict=True)
         syllables = [CONSONANTS[a % len(CONSONANTS)] + VOWELS[b % len(VOWELS)] for a, b in pairs]
