@@ -7,6 +7,7 @@ list of cases, so that the correction is needed inside of something new. There a
 literal. English.
 """
 
+import builtins
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -301,8 +302,8 @@ def _same(kind: Kind, problem: Problem, rule: str, change: str, text: str) -> Dr
 
 
 def _is_a_word(name: str) -> bool:
-    """Whether a parameter's name stands in prose as something else, too."""
-    return name in ("a", "I", "string", "text", "list", "numbers", "number", "array", "values", "word", "words")
+    """Whether a parameter's name may stand in the text as something else, too: a word of English, or a type."""
+    return name in ("a", "I", "string", "text", "numbers", "number", "array", "values", "word", "words") or hasattr(builtins, name)
 
 
 def _renamed(problem: Problem) -> Iterator[Draft]:
