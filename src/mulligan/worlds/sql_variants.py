@@ -8,7 +8,7 @@ Rules read English; a question in another language has only what `mined` finds.
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -87,15 +87,13 @@ class Reading:
     @cached_property
     def masked(self) -> Masked:
         """The question word by word."""
-        question = self.asked.question
-        order = sorted(self.named, key=len, reverse=True)
-        for mark, value in enumerate(order):
-            question = said(question, value, f"\x00{mark}\x00") or question
+        question, marks = self.asked.question, _marks(sorted(self.named, key=len, reverse=True))
+        for mark, value in marks.items():
+            question = said(question, value, mark) or question
         keys, words, held = [], [], []
         for word in question.split():
             bare = word.strip("?.,!").casefold()
-            if found := re.fullmatch(r"\x00(\d+)\x00", bare):
-                value = order[int(found[1])]
+            if value := marks.get(bare, ""):
                 keys.append(f"<{self.sort(self.named[value])}>")
                 words.append(value)
                 held.append(value)
@@ -241,12 +239,17 @@ def reworded(one: Reading, other: Reading) -> Asked | None:
     mine, theirs = one.skeleton, other.skeleton
     if mine[0] != theirs[0] or len(mine[1]) != len(theirs[1]):
         return None
-    question = other.asked.question
-    for mark, old in enumerate(theirs[1]):
-        question = said(question, old, f"\x00{mark}\x00") or question
-    for mark, value in enumerate(mine[1]):
-        question = question.replace(f"\x00{mark}\x00", _written(one.asked.question, value))
+    question, marks = other.asked.question, _marks(theirs[1])
+    for mark, old in marks.items():
+        question = said(question, old, mark) or question
+    for mark, value in zip(marks, mine[1], strict=True):
+        question = question.replace(mark, _written(one.asked.question, value))
     return Asked(question=question, gold=one.asked.gold, correction=one.asked.correction)
+
+
+def _marks(names: Sequence[str]) -> dict[str, str]:
+    """A character of its own for each name, that stands for it while others are looked for: no text holds it as part of a word."""
+    return {chr(0xE000 + number): name for number, name in enumerate(names)}
 
 
 def _written(question: str, value: str) -> str:
