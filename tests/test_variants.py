@@ -301,7 +301,17 @@ def test_every_reason_has_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\x00", "seats \x005\x00 \ue000 \ue005 \ue000?", "名前は何ですか" * 500, "SELECT " * 3000, "'" * 999, "\ud800"]
+    "text",
+    [
+        "",
+        "\x00",
+        "seats \x005\x00 \ue000 \ue005 \ue000?",
+        "名前は何ですか" * 500,
+        "SELECT " * 3000,
+        "seats " * 100_000,
+        "'" * 999,
+        "\ud800",
+    ],
 )
 def test_strange_text_gives_no_pair_and_no_crash(ferries: list[Task], tmp_path: Path, text: str) -> None:
     source = next(task for task in ferries if "Halcyon have" in task.prompt)

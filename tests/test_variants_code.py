@@ -42,7 +42,7 @@ def test_examples_in_every_form_are_changed() -> None:
     assert texts.with_examples(STUB, "second", lambda case: case) == STUB
 
 
-@pytest.mark.parametrize("line", ["f(3) is what it is", ">>> f(", "f(n) == f(n-1) + 1", "=> 9", "Output: six"])
+@pytest.mark.parametrize("line", ["f(3) is what it is", ">>> f(", "f(n) == f(n-1) + 1", "=> 9", "Output: six", "f(" + ")" * 100_000])
 def test_a_text_with_an_unclear_example_is_left_alone(line: str) -> None:
     assert texts.with_examples(f"Do it.\n{line}", "f", lambda case: case) is None
 

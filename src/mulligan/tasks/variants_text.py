@@ -19,6 +19,7 @@ from mulligan.worlds.code_text import tree
 _YIELDS = re.compile(r"(\s*(?:#\s*)?(?:==>|==|=>|->|→|➞|=|returns|should return)\s*)(.+?)([.,;]?\s*)$")
 _RESULT = re.compile(r"(.*\b(?:output|result)s?(?:\s+(?:should be|is|will be))?\s*[:=]*>?\s*)(\S.*?)(\.?\s*)$", re.IGNORECASE)
 _TOLD = re.compile(r"\b(?:output|result)s?(?:\s+(?:should be|is|will be)|\s*[:=])\s*\S|^\s*[-=]+>", re.IGNORECASE)
+LONGEST = 2_000  # characters of a line
 _SPELT = {"true": "True", "false": "False", "null": "None", "none": "None"}
 _EXAMPLES = re.compile(r"\s*(?:for )?(?:some )?(?:examples?|instances?|e\.g\.)\b", re.IGNORECASE)
 _QUOTES = re.compile(r'"{3}|\'{3}')
@@ -86,6 +87,8 @@ def with_examples(text: str, entry: str, change: Change, renamed: str = "") -> s
         line = rest.pop(0)
         stripped, start = line.lstrip(), line.find(f"{entry}(")
         indent = line[: len(line) - len(stripped)]
+        if len(line) > LONGEST:
+            return None
         if stripped.startswith(("def ", "async def ")) or (start < 0 and not _TOLD.search(line)):
             lines.append(line)
         elif start < 0 and (told := _result(line)):

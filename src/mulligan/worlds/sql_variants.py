@@ -23,6 +23,7 @@ SPAN = 2  # words, without the small ones, that may stand in one question where 
 SMALL = frozenset(
     re.findall(r"\w+", "a an the of in on at to by is are was do does that which what who whose there have has many much all")
 )
+LONGEST = 100  # words of questions that are compared
 NEAR = 0.9  # share of common values from which two columns hold the same sort of thing
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 NAMING = frozenset({"name", "title", "label", "full", "code"})
@@ -210,6 +211,8 @@ def says(question: str, noun: str) -> str:
 def mined(one: Reading, other: Reading) -> Change | None:
     """The other question with the values of this one, where the two differ in one place and mean different queries."""
     mine, theirs = one.masked, other.masked
+    if max(len(mine.keys), len(theirs.keys)) > LONGEST:
+        return None
     steps = difflib.SequenceMatcher(None, mine.keys, theirs.keys, autojunk=False).get_opcodes()
     hunks = [step for step in steps if step[0] != "equal"]
     if len(hunks) != 1 or len(mine.keys) < 3:
