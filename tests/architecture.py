@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "read.learned": f"{STAGE} read.features read.weights",
     "read.sets": "read.features",
     "read.uplift": f"{STAGE} read.features read.learned read.sets read.weights",
-    "read.weights": "errors read.features",  # which weights name by its hash
+    "read.weights": "nouns errors read.features",  # which weights name by its hash
     "train": "",
     # training and serving share one feature function
     "train.*": "nouns records errors protocols points store read.features read.learned read.sets read.uplift read.weights train*",

@@ -1,6 +1,7 @@
 """The stages of learned selectors: exploring on training tasks, weights in the run's folder, and the bill."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,26 +15,28 @@ from mulligan.experiment import stages
 from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import MemorySettings, TaskSettings
-from mulligan.nouns import to_json
-from mulligan.read.selection import LEARNED
+from mulligan.nouns import content_id, to_json
+from mulligan.read.selection import LEARNED, SETS
+from mulligan.read.weights import load
 from mulligan.store import Store
 from toy import ToyWorld, toy_tasks
 
 pytest.importorskip("torch", reason="the train extra is not installed")
 
-from mulligan.train import dqn, fitting
+from mulligan.train import dqn, fitting, uplift
 
-ARMS = ("none", "checked_top1", *(f"checked_{name}" for name in LEARNED))
+ARMS = ("none", "checked_top1", *(f"checked_{name}" for name in (*LEARNED, *SETS)))
 
 
 def play(folder: Path, train: int = 5, **memory: object) -> Results:
-    settings = MemorySettings(**{"embedder": "hash:64", "explore": 3, **memory})  # type: ignore[arg-type]
+    settings = MemorySettings(**{"embedder": "hash:64", "explore": 3, "probes": 4, **memory})  # type: ignore[arg-type]
     tasks = [*toy_tasks(6), *toy_tasks(train, "train"), *toy_tasks(6, "heldout")]
     model = toy_run.LoggedModel(folder / "log", 0)
     parts = Parts(tasks=tasks, world=ToyWorld(), model=model, embedder=HashingEmbedder(64))
     quick = {**fitting.FITS, "dqn": lambda known: dqn.train(known, dqn.Settings(updates=20))[0]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "FITS", quick)
+        patch.setattr(uplift, "Settings", partial(uplift.Settings, updates=20))
         return run(toy_run.experiment(arms=ARMS, memory=settings), parts, folder / "run", lambda *told: None)
 
 
@@ -46,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Results, Path]:
 def test_learned_arms_are_played_with_weights_of_their_own(whole: tuple[Results, Path]) -> None:
     results, folder = whole
     assert {a.arm for a in results.arms} == set(ARMS)
-    assert {path.name for path in (folder / "run").glob("*.safetensors")} == {f"selector-{name}.safetensors" for name in LEARNED}
+    assert {path.name for path in (folder / "run").glob("*.safetensors")} == {f"selector-{name}.safetensors" for name in (*LEARNED, *SETS)}
     assert results.arm("checked_logistic").net > 0
 
 
@@ -68,6 +71,30 @@ def test_only_learned_arms_pay_for_exploring(whole: tuple[Results, Path]) -> Non
     explored = sum(c.usage.tokens for c in results.costs if c.stage.startswith("explore"))
     gap = results.construction_cost("checked_dqn").tokens - results.construction_cost("checked_top1").tokens
     assert gap == explored > 0
+
+
+def test_each_way_of_probing_pays_for_its_own_probes(whole: tuple[Results, Path]) -> None:
+    results, folder = whole
+    booked = {c.stage: c for c in results.costs if c.stage.startswith("probe")}
+    for name, policy in SETS.items():
+        about = load(folder / "run" / f"selector-{name}.safetensors", ["uplift"]).about
+        cost = booked.get(f"probe {policy}")  # EVSI makes none here: what exploring showed leaves no choice open
+        assert about["probes"] == (cost.tasks if cost else 0) <= 4
+        assert about["tasks"] == 5
+        gap = results.construction_cost(f"checked_{name}").tokens - results.construction_cost("checked_dqn").tokens
+        assert gap == (cost.usage.tokens if cost else 0)
+    assert booked["probe random"].usage.tokens > 0
+
+
+def test_a_probe_is_played_with_its_set_and_nothing_else(whole: tuple[Results, Path]) -> None:
+    _, folder = whole
+    with Store(folder / "run" / "run.db", frozen=True) as ledger:
+        probes = [e for e in ledger.episodes() if e.label.startswith("probe ")]
+    assert probes
+    for episode in probes:
+        (shown,) = {receipt.shown for receipt in episode.receipts}
+        assert list(shown) == sorted(shown)
+        assert episode.label == f"probe {content_id('set', sorted(shown))}"
 
 
 def test_practice_keeps_off_the_tasks_that_are_explored(whole: tuple[Results, Path]) -> None:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from mulligan.errors import UnknownName
 from mulligan.memory import Memory, receipt_of
-from mulligan.read.selection import LEARNED
+from mulligan.read.selection import LEARNED, SETS
 from mulligan.records import Attempt, Candidate, Guidance, Receipt, Selection, Situation, Task, Usage
 from mulligan.write import bank, signals
 
@@ -37,7 +37,12 @@ class Arm:
     @property
     def learned(self) -> bool:
         """Whether its selector is learned from exploring plays."""
-        return self.selector in LEARNED
+        return self.selector in (*LEARNED, *SETS)
+
+    @property
+    def sets(self) -> bool:
+        """Whether several records are shown together."""
+        return self.selector in SETS
 
     @property
     def remembers(self) -> bool:
@@ -60,6 +65,7 @@ ARMS: Mapping[str, Arm] = {
     "checked_threshold": Arm(store="checked", selector="threshold"),
     "checked_utility": Arm(store="checked", selector="utility"),
     **{f"checked_{name}": Arm(store="checked", selector=name, need=False) for name in LEARNED},  # for these need is a feature
+    **{f"checked_{name}": Arm(store="checked", selector=name, need=False) for name in SETS},
     "random": Arm(store="checked", kind="random", selector="top1"),
     "shuffled": Arm(store="checked", kind="shuffled"),
     "no_condition": Arm(store="checked", conditions=False),

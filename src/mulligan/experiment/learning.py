@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mulligan.errors import MissingExtra
+from mulligan.experiment.acquiring import acquire
 from mulligan.experiment.arms import arm
 from mulligan.experiment.stages import Bench, Episodes, played, weights_path
 from mulligan.memory import Memory
 from mulligan.read.learned import Explore
-from mulligan.read.selection import LEARNED
+from mulligan.read.selection import LEARNED, SETS
 from mulligan.read.weights import save
 from mulligan.records import Usage
 from mulligan.store import Store
@@ -27,7 +28,7 @@ def explore(bench: Bench) -> list[Episodes]:
     found = []
     for number in range(bench.experiment.memory.explore):
         with Store(bench.memory_path("checked"), frozen=True) as store:
-            memory = bench.memory(Memory, store, need=False, chosen=Explore(number))
+            memory = bench.memory(Memory, store, need=0.0, chosen=Explore(number))
             found.append(played(bench, f"explore {number}", tasks, bench.agent(), memory))
     return found
 
@@ -37,19 +38,19 @@ def learn(bench: Bench, explored: list[Episodes], unaided: Episodes) -> dict[str
 
     Raises MissingExtra without what training needs.
     """
-    wanted = list(dict.fromkeys(s for name in bench.experiment.arms if (s := arm(name).selector) in LEARNED))
+    wanted = list(dict.fromkeys(one.selector for name in bench.experiment.arms if (one := arm(name)).learned))
     if not wanted:
         return {}
     try:
-        from mulligan.train import fitting
+        from mulligan.train import event, fitting  # noqa: F401  # both: what is missing is said before anything is spent
     except ImportError as error:
         raise MissingExtra(f"learning a selector needs {error.name}: pip install 'mulligan[train]'") from None
     episodes = [episode for round_ in explored for episode in round_.values()]
     made = {}
     with Store(bench.memory_path("checked"), frozen=True) as store:
-        memory = bench.memory(Memory, store, need=False)
+        memory = bench.memory(Memory, store, need=0.0)
         known = fitting.known(episodes, store.several, memory.tokens, unaided=list(unaided.values()))
-        for name in wanted:
+        for name in (name for name in wanted if name in LEARNED):
             started = time.monotonic()
             path = weights_path(bench, name)
             if not path.exists():
@@ -58,4 +59,4 @@ def learn(bench: Bench, explored: list[Episodes], unaided: Episodes) -> dict[str
                 bench.ledger.add_usage(f"train {name}", stage=f"train {name}", task="", usage=usage)
             made[name] = path
             bench.progress("learn", len(made), len(wanted))
-    return made
+    return {**made, **acquire(bench, explored, [name for name in wanted if name in SETS])}

@@ -40,7 +40,7 @@ def construct_notes(bench: Bench, variant: Variant, episodes: Episodes) -> None:
 def practise_bank(bench: Bench, episodes: Episodes) -> None:
     """Play the source tasks with the bank, records of their own groups left out, and retire what seldom came with a success."""
     with Store(bench.memory_path("bank")) as store:
-        memory = bench.memory(BankMemory, store, need=False)
+        memory = bench.memory(BankMemory, store, need=0.0)
         used = played(bench, "practice bank 0", [e.task for e in episodes.values()], bench.agent(), memory)
         prune_bank(memory, list(used.values()))
 

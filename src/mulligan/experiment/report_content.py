@@ -38,6 +38,8 @@ ABOUT: Mapping[str, str] = {
     "checked_thompson": "checked records, by Thompson sampling",
     "checked_paired": "checked records, by regression on pairs",
     "checked_contextual": "checked records, by contextual uplift",
+    "checked_uplift": "sets of checked records, probed by EVSI",
+    "checked_uplift_random": "sets of checked records, probed at random",
     "random": "checked records drawn at random",
     "shuffled": "checked records of another task",
     "no_condition": "checked records without their conditions",

@@ -13,6 +13,7 @@ from mulligan.experiment.metrics import ArmMetrics, Episodes, arm_metrics, timel
 from mulligan.experiment.settings import Experiment
 from mulligan.experiment.studies import STAGE, Study
 from mulligan.nouns import noun
+from mulligan.read.selection import SETS
 from mulligan.records import Decision, Record, Statistics, Usage
 from mulligan.store import Store
 
@@ -94,6 +95,7 @@ class Results:
         one = arm(name)
         stages = [c for c in self.costs if one.store and (c.stage in ("source", "train") or f" {one.store}" in c.stage)]
         stages += [c for c in self.costs if one.learned and c.stage.startswith("explore")]
+        stages += [c for c in self.costs if one.sets and c.stage == f"probe {SETS[one.selector]}"]
         return sum((c.usage for c in stages), Usage())
 
 

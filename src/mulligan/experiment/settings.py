@@ -73,6 +73,8 @@ class MemorySettings:
     similarity: float = 0.5  # of the threshold selector
     practice: int = 1  # rounds in which source tasks are replayed with memory to measure what it does
     explore: int = 0  # rounds over the training tasks, showing every candidate and none equally often, for learned selectors
+    probes: int = 60  # new plays of training tasks that a selector of sets may ask for
+    set_size: int = 3  # records that it may show together; its budget of guidance is as many times as large
     need: float = 0.5  # a lesson is shown where the agent by itself fails at least so often on similar source tasks; 0 always
     note_tokens: int = 0  # that the notes of an arm may cost, drafts and validating plays together; 0 is no limit
     ablation_selector: str = "threshold"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from mulligan.agents.acting import Onward, Sampling
 from mulligan.agents.best_of_n import BestOfN
@@ -25,10 +25,13 @@ from mulligan.nouns import content_id
 from mulligan.pool import Pool, WorkerDied
 from mulligan.protocols import Agent, Embedder, Model, Selector, World
 from mulligan.read.selection import Threshold, Top1, Utility, selector
+from mulligan.read.uplift import Uplift
+from mulligan.read.weights import load
 from mulligan.records import Episode, Task, Usage
 from mulligan.store import Store
 from mulligan.write.checks import Policy, Rollout
 
+RECALLED = 50  # records among which sets are chosen (SPEC C1)
 Variant = Literal["checked", "unverified", "validated", "unvalidated", "bank"]
 Episodes = dict[str, Episode]
 Result = TypeVar("Result")
@@ -78,18 +81,21 @@ class Bench:
         sampling = Sampling(max_tokens=how.max_tokens)
         return Reflexion(trials=how.attempts, steps=how.steps, mode=mode, guard=mode == "evidence", sampling=sampling)
 
+    @property
+    def wide(self) -> dict[str, Any]:
+        """The settings that differ where sets of records are chosen: all that was found, and room for as many lessons."""
+        m = self.experiment.memory
+        return {"candidates": RECALLED, "budget": m.budget * m.set_size, "need": 0.0}
+
     def memory(
         self,
         kind: type[Memory],
         store: Store,
         *,
-        verify: bool = True,
-        conditions: bool = True,
-        need: bool = True,
-        rewrite: bool = False,
         chosen: Selector | None = None,
+        **changes: Any,
     ) -> Memory:
-        """A memory of that kind over `store`, with the experiment's settings; its panel are the source tasks."""
+        """A memory of that kind over `store`, with the experiment's settings but for `changes`; its panel are the source tasks."""
         m = self.experiment.memory
         policy = self.policy or Onward(model=self.model, sampling=Sampling(max_tokens=self.experiment.agent.max_tokens))
         settings = Settings(
@@ -97,16 +103,13 @@ class Bench:
             from_model=m.from_model,
             threshold=m.threshold,
             rollout=Rollout(policy=policy, steps=m.rollout) if m.rollout else None,
-            verify=verify,
             capacity=m.capacity,
             retention=m.retention,
             partial=m.partial,
-            conditions=conditions,
             min_score=m.min_score,
             budget=m.budget,
             contrast=m.contrast,
-            rewrite=rewrite,
-            need=m.need if need else 0.0,
+            need=m.need,
             withheld=Fraction(0),  # arms are compared in pairs: no coin is needed to tell what a lesson does
         )
         return kind(
@@ -115,7 +118,7 @@ class Bench:
             embedder=self.embedder,
             model=self.model,
             selector=chosen,
-            settings=settings,
+            settings=replace(settings, **changes),
             panel=self.split("source"),
             pool=self.checkers,
         )
@@ -199,7 +202,8 @@ def reader(bench: Bench, one: Arm, store: Store) -> Memory:
     """The memory of an arm, over a frozen store."""
     kinds = {"plain": Memory, "random": RandomMemory, "shuffled": ShuffledMemory, "ephemeral": EphemeralMemory, "bank": BankMemory}
     chosen = _selector(bench, one, store)
-    memory = bench.memory(kinds[one.kind], store, conditions=one.conditions, need=one.need, rewrite=one.rewrite, chosen=chosen)
+    changes = {} if one.need else bench.wide if one.sets else {"need": 0.0}
+    memory = bench.memory(kinds[one.kind], store, chosen=chosen, conditions=one.conditions, rewrite=one.rewrite, **changes)
     if isinstance(memory, ShuffledMemory):
         memory.donors = donors(bench.split("heldout"))
     return memory
@@ -209,6 +213,8 @@ def _selector(bench: Bench, one: Arm, store: Store) -> Selector:
     name, settings = one.selector or bench.experiment.memory.ablation_selector, bench.experiment.memory
     if name == "utility":
         return Utility.fit([(receipt, result) for receipt, result in store.receipts() if result is not None])
+    if one.sets:
+        return Uplift(load(weights_path(bench, name), ["uplift"]), bench.embedder, store.vectors)
     if one.learned:
         return selector(name, weights=weights_path(bench, name))
     return Threshold(least=settings.similarity) if name == "threshold" else selector(name)

@@ -121,6 +121,9 @@ LEARNED: Mapping[str, str] = {  # these want weights
 }
 
 
+SETS: Mapping[str, str] = {"uplift": "evsi", "uplift_random": "random"}  # selectors of sets, and how their probes were chosen
+
+
 def selector(name: str, weights: Path | None = None, **settings: Any) -> Selector:
     """The selector of that name, or of a dotted path `package.module:Class`, which is given `weights` as they are.
 

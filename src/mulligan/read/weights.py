@@ -4,14 +4,16 @@ In: named arrays, the kind of model they are for, and the domains of the one-hot
 of the feature definition, and weights that were made for other features are refused. A file is data: reading one runs nothing.
 """
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.errors import InvalidData, UsageError
+from mulligan.nouns import from_json
 from mulligan.read.features import DEFINITION
 
 FORMAT = "mulligan-weights/1"
@@ -29,6 +31,7 @@ class Weights:
     arrays: Mapping[str, NDArray[np.float32]]
     domains: tuple[str, ...] = ()
     embedder: str = ""
+    about: Mapping[str, float] = field(default_factory=dict)  # what training says of itself: sizes, losses, calibration
 
     def array(self, name: str, *shape: int) -> NDArray[np.float32]:
         """The array of that name; -1 is a length that may be any. Raises InvalidData if it is missing, of another shape or not finite."""
@@ -46,7 +49,7 @@ def save(weights: Weights, path: Path) -> None:
     from safetensors.numpy import save as packed
 
     metadata = {"format": FORMAT, "kind": weights.kind, "features": DEFINITION, "embedder": weights.embedder}
-    metadata["domains"] = "\n".join(weights.domains)
+    metadata |= {"domains": "\n".join(weights.domains), "about": json.dumps(dict(weights.about), sort_keys=True)}
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in weights.arrays.items()}
     part = path.with_name(f"{path.name}.part")
     part.write_bytes(packed(arrays, metadata=metadata))
@@ -74,4 +77,5 @@ def load(path: Path, kinds: Sequence[str]) -> Weights:
     if metadata.get("features") != DEFINITION:
         raise InvalidData(f"{path} was made for other features (not {DEFINITION}): train again with `mulligan train selector`")
     domains = tuple(filter(None, metadata.get("domains", "").split("\n")))
-    return Weights(kind=metadata["kind"], arrays=arrays, domains=domains, embedder=metadata.get("embedder", ""))
+    about = from_json(dict[str, float], metadata.get("about", "{}"), what=f"what {path} says of itself")
+    return Weights(kind=metadata["kind"], arrays=arrays, domains=domains, embedder=metadata.get("embedder", ""), about=about)
