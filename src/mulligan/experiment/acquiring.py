@@ -1,7 +1,7 @@
 """The selector of sets in a run: warmed up on exploring plays, then probes under a budget, by EVSI or at random.
 
-In: the bench, its exploring plays and a frozen store. Out: one file of weights for each way of probing that an arm asks for (UpliftMem; SPEC
-C3). A probe plays a training task with a given set in its context, under the settings of the plays that it is compared with. Each way of
+In: the bench, its exploring plays and a frozen store. Out: one file of weights for each way of probing that an arm asks for (SPEC C3).
+A probe plays a training task with a given set in its context, under the settings of the plays that it is compared with. Each way of
 probing pays for its own probes, also where the other made the same one before.
 """
 
