@@ -1,7 +1,7 @@
 """What learners reach where the truth is planted: `python scripts/planted.py selectors|sets [--seeds N] [--tasks N] [--events N]`.
 
-`selectors`: the DQN and its rivals on one record or none, against the best policy, which knows. `sets`: the selector of sets over events of 400
-tasks with 300 probes each, by EVSI and at random, against the best set. Every line is one seed; figures are in docs/results/learning.md.
+`selectors`: the DQN and its rivals on one record or none, against the best policy, which knows. `sets`: the selector of sets over events
+of 400 tasks with 300 probes each, by EVSI and at random, against the best set. Every line is one seed; figures: docs/results/learning.md.
 """
 
 import argparse
@@ -64,8 +64,9 @@ def selectors(seeds: int, many: int) -> None:
         for name, one in chosen.items():
             value = float(np.mean([planted.value(domain, p, one, Penalties()) for p in held]))
             skips = float(np.mean([one.select(planted.situation(p, ()), p.candidates).chosen is None for p in harmful]))
+            gain = (value - never) / (best - never)
             print(
-                f"  {name:24} value {value:.3f}  of best {value / best:.3f}  of gain {(value - never) / (best - never):+.2f}  skips {skips:.2f}",
+                f"  {name:24} value {value:.3f}  of best {value / best:.3f}  of gain {gain:+.2f}  skips {skips:.2f}",
                 flush=True,
             )
 
@@ -140,10 +141,10 @@ def _line(domain: Domain, policy: str, events: int, held: list[Posed], seen: lis
         value = float(np.mean([chance(domain, posed, one) for posed, one in zip(held, chosen, strict=True)]))
         harmful = [one for posed, one in zip(held, chosen, strict=True) if domain.harms(posed)]
         skips = sum(not one for one in harmful) / max(1, len(harmful))
-        c = got.calibration
+        c, gain = got.calibration, (value - never) / (best - never)
         print(
             f"  {policy:6} event {number + 1}: {len(known)} tasks, {paid} probes  value {value:.3f}  of best {value / best:.3f}  "
-            f"of gain {(value - never) / (best - never):+.2f}  skips {skips:.2f}  slope {c.slope:.2f}  ece {c.error:.3f}  signs {c.signs:.2f}",
+            f"of gain {gain:+.2f}  skips {skips:.2f}  slope {c.slope:.2f}  ece {c.error:.3f}  signs {c.signs:.2f}",
             flush=True,
         )
 

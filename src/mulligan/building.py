@@ -29,7 +29,9 @@ from mulligan.memory import Memory, Settings
 from mulligan.models import open_model
 from mulligan.nouns import Json, from_plain, to_plain
 from mulligan.protocols import Embedder, Model, Selector, World
-from mulligan.read.selection import Utility, selector
+from mulligan.read.selection import SETS, Utility, selector
+from mulligan.read.uplift import Uplift
+from mulligan.read.weights import load
 from mulligan.records import Candidate, Condition, Guidance, Record, Situation, Split, Task
 from mulligan.store import Store
 from mulligan.tasks.loading import LoadReport
@@ -278,9 +280,17 @@ class Asked:
 
 
 def ask(
-    store: Store, text: str, *, at: World, database: Path | None, scope: str, chosen: str, model: Model | None = None, rewrite: bool = False
+    store: Store,
+    text: str,
+    *,
+    at: World,
+    database: Path | None,
+    scope: str,
+    chosen: Selector,
+    model: Model | None = None,
+    rewrite: bool = False,
 ) -> Asked:
-    """Recall for `text` as an agent would at its first attempt. `chosen` names the selector; `model` judges conditions in words, and
+    """Recall for `text` as an agent would at its first attempt. `chosen` is the selector; `model` judges conditions in words, and
     rewrites what is shown.
     """
     if rewrite and model is None:
@@ -291,7 +301,9 @@ def ask(
     task = Task(id="recall", domain=at.name, benchmark="recall", group="", split="heldout", prompt=text, payload=payload, scope=scope)
     kind, vectors = Memory if database else Blind, store_embedder(store)
     tested = Settings(conditions=bool(database), rewrite=rewrite, withheld=Fraction(0))  # who asks by hand wants to see it
-    memory = kind(store, at, embedder=vectors, model=model, selector=stored_selector(chosen, store), settings=tested)
+    if isinstance(chosen, Uplift):
+        tested = replace(tested, candidates=tested.pool, budget=tested.budget * chosen.size, need=0.0)
+    memory = kind(store, at, embedder=vectors, model=model, selector=chosen, settings=tested)
     wide = kind(store, at, embedder=vectors, settings=Settings(conditions=False, min_score=-1.0))
     guidance = memory.recall(task)
     nearest, _ = wide.retrieve(Situation(task=task, facts=memory.facts(task)))
@@ -323,6 +335,10 @@ def stored_selector(name: str, store: Store, weights: Path | None = None) -> Sel
     """The selector of that name: `utility` learns from the receipts of `store`, one that was trained reads `weights`."""
     if name == "utility":
         return Utility.fit([(receipt, outcome) for receipt, outcome in store.receipts() if outcome is not None])
+    if name in SETS:
+        if weights is None:
+            raise UsageError(f"the selector {name!r} is learned: give its weights; `mulligan train uplift` makes them")
+        return Uplift(load(weights, ["uplift"]), store_embedder(store), store.vectors)
     return selector(name, weights)
 
 

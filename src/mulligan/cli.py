@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.main import get_command
 
-from mulligan import __version__, cli_audit, cli_care, cli_offpolicy, cli_store
+from mulligan import __version__, cli_audit, cli_care, cli_offpolicy, cli_store, cli_train
 from mulligan.cli_store import HERE, WORLD_NAMES, AsJson, SandboxName, StoreFile, open_store
 from mulligan.errors import MulliganError, UsageError
 
@@ -196,7 +196,8 @@ def recall(
     database: Annotated[Path | None, typer.Option("--database", metavar="FILE", help="The SQLite file that it is about.")] = None,
     world: WorldName = "sql",
     scope: Scope = "default",
-    selector: Annotated[str, typer.Option("--selector", metavar="NAME", help="never, top1, threshold or utility.")] = "top1",
+    selector: Annotated[str, typer.Option("--selector", metavar="NAME", help="never, top1, threshold, utility, or learned.")] = "top1",
+    weights: Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="Of a learned selector.")] = None,
     model: ModelSpec = "",
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Have the --model rewrite the lesson for this task, or reject it.")] = False,
     as_json: AsJson = False,
@@ -214,7 +215,8 @@ def recall(
         judge = stack.enter_context(building.opened_model(model, os.environ)) if model else None
         opened = stack.enter_context(open_store(store))
         at = building.world(world)
-        asked = building.ask(opened, text, at=at, database=database, scope=scope, chosen=selector, model=judge, rewrite=rewrite)
+        chosen = building.stored_selector(selector, opened, weights)
+        asked = building.ask(opened, text, at=at, database=database, scope=scope, chosen=chosen, model=judge, rewrite=rewrite)
         cli_views.show_recall(asked, console.short_ids(opened.find("")), as_json=as_json)
 
 
@@ -231,6 +233,7 @@ for command, name, panel in (
     (cli_store.forget, "forget", STORE),
     (cli_care.recheck, "recheck", CARE),
     (cli_care.credit, "credit", CARE),
+    (cli_train.train, "train", MEMORY),
     (cli_offpolicy.offpolicy, "offpolicy", CARE),
     (cli_audit.audit, "audit", CARE),
     (cli_store.doctor, "doctor", CARE),

@@ -99,9 +99,7 @@ def acquire(bench: Bench, explored: Sequence[Episodes], wanted: Sequence[str]) -
             prober = Prober(bench, store, posed, SETS[name])
             domains = sorted({p.task.domain for p in posed})
             got = event.run([p.posing for p in posed], prober.execute, how, embedder=bench.embedder.id, domains=domains)
-            c = got.calibration
-            about = {"tasks": len(posed), "probes": got.paid, "sets": c.points, "slope": c.slope, "error": c.error, "signs": c.signs}
-            save(replace(got.weights, about=about), path)
+            save(event.told(got, len(posed)), path)
             bench.ledger.add_usage(f"train {name}", stage=f"train {name}", task="", usage=Usage(seconds=time.monotonic() - started))
     return made
 

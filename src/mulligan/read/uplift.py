@@ -36,14 +36,14 @@ class Uplift(Learned):
         width = self._projection.shape[1]
         self._network = Network.of(weights, len(SLOT) + len(self._g[0]) + 2 * width)
         self._knots = weights.array("knots", 2, -1)
-        self._size = int(weights.array("size", 1)[0])
+        self.size = int(weights.array("size", 1)[0])
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         """The best set by calibrated uplift, shown in the order of the records' ids, or none."""
         if not candidates:
             return Selection(chosen=None, policy=self.name)
         vectors, score = self.scorer(situation, candidates)
-        sets = candidate_sets(vectors, score, size=self._size, name=situation.task.id)
+        sets = candidate_sets(vectors, score, size=self.size, name=situation.task.id)
         raw = score(sets[1:])
         values = self.calibrated(raw)
         best = int(np.lexsort((raw, values))[-1]) if len(values) else 0  # calibration has plateaus: there the raw score decides

@@ -96,6 +96,13 @@ def run(posings: Sequence[Posing], execute: Execute, settings: Settings, *, embe
     return Outcome(weights=weights, calibration=calibration, theta=theta, trials=got.trials, sets=tuple(arms))
 
 
+def told(outcome: Outcome, tasks: int) -> Weights:
+    """The weights, with what training says of itself."""
+    c = outcome.calibration
+    about = {"tasks": tasks, "probes": outcome.paid, "sets": c.points, "slope": c.slope, "error": c.error, "signs": c.signs}
+    return replace(outcome.weights, about=about)
+
+
 def drawn_up(posing: Posing, score: Callable[[Sequence[Set]], Floats], size: int) -> tuple[Set, ...]:
     """The arms of a task: candidate sets, and whatever was executed on it."""
     sets = candidate_sets(posing.vectors, score, size=size, name=posing.name)

@@ -2,10 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mulligan.errors import UnknownName
+import numpy as np
+
+from mulligan.errors import UnknownName, UsageError
+from mulligan.nouns import Json
+from mulligan.points import tokens_of
+from mulligan.protocols import Embedder
+from mulligan.read.features import features
+from mulligan.read.sets import Set
 from mulligan.read.weights import Weights
-from mulligan.records import Episode, Record
-from mulligan.train import dqn, rivals
+from mulligan.records import Episode, Record, Task
+from mulligan.store import Store
+from mulligan.train import dqn, event, rivals, uplift
+from mulligan.train.event import Posing
 from mulligan.train.rows import Lookup, Penalties, Rows, points, rows
 
 
@@ -20,6 +29,36 @@ def fit(name: str, found: Rows) -> Weights:
     if name not in FITS:
         raise UnknownName(f"no selector {name!r} can be learned: choose one of {', '.join(FITS)}")
     return FITS[name](found)
+
+
+def sets(
+    episodes: Sequence[Episode], store: Store, embedder: Embedder, facts: Callable[[Task], Mapping[str, Json]], *, size: int
+) -> Weights:
+    """The weights of the selector of sets, from plays alone: what was shown at the first decision, and whether the task was solved.
+
+    Raises UsageError where no play showed anything.
+    """
+    domains, by_task = sorted({e.task.domain for e in episodes}), dict[str, Posing]()
+    for e in episodes:
+        here, receipt = points(e, store.several, tokens_of)[0], e.receipts[0]
+        told = by_task.get(e.task.id)
+        if told is None:
+            (asked,) = embedder.embed([str(facts(e.task).get("gist") or e.task.prompt)])
+            g, x = features(here.situation, here.candidates, domains)
+            told = Posing(name=e.task.id, g=g, x=x, vectors=np.asarray(store.vectors(receipt.candidates)), asked=asked)
+        if len(told.x) == len(receipt.candidates):  # another store of the same task would have other candidates
+            one: Set = tuple(sorted(receipt.candidates.index(key) for key in receipt.shown))
+            executed = {**told.executed, one: [*told.executed.get(one, ()), float(e.solved)]}
+            by_task[e.task.id] = Posing(name=told.name, g=told.g, x=told.x, vectors=told.vectors, asked=told.asked, executed=executed)
+    if not any(one for posing in by_task.values() for one in posing.executed):
+        raise UsageError("no play showed a record: nothing tells what showing one does")
+    how = event.Settings(budget=0, scorer=uplift.Settings(size=size))
+
+    def never(at: int, one: Set) -> tuple[float, bool]:
+        raise AssertionError("no probe without a budget")
+
+    got = event.run(list(by_task.values()), never, how, embedder=embedder.id, domains=domains)
+    return event.told(got, len(by_task))
 
 
 FITS: Mapping[str, Callable[[Rows], Weights]] = {"dqn": lambda found: dqn.train(found)[0], **rivals.RIVALS}
