@@ -16,6 +16,7 @@ from typing import TypeVar
 from bench.checking import HumanEval, checking
 from bench.choices import choices
 from bench.figures import QUICK, Figure, Scale, commit, machine
+from bench.learning import learning
 from bench.mem0_search import Mem0
 from bench.recall import recall
 from bench.starting import starting
@@ -27,6 +28,7 @@ Peer = TypeVar("Peer", Mem0, HumanEval)
 GROUPS: Mapping[str, Group] = {
     "start": starting,
     "select": choices,
+    "learned": learning,
     "write": writes,
     "learn": learn,
     "recall": recall,

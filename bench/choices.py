@@ -20,22 +20,25 @@ OUTCOMES: tuple[Outcome, ...] = ("helped", "hurt", "neutral")
 
 def choices(scale: Scale, folder: Path) -> Iterator[Figure]:
     """Each selector in turn; the reference is the largest of three scores."""
-    chance, world = random.Random(0), SqlWorld()
-    made = source_tasks(60, build(folder / "library.sqlite"))
-    known = [Candidate(record=lesson(*one, world), statistics=Statistics(helped=2), similarity=0, overlap=0, score=0) for one in made]
-    drawn = [
-        [replace(one, similarity=chance.random(), score=chance.random()) for one in chance.sample(known, 3)] for _ in range(scale.times)
-    ]
-    situation = Situation(task=made[0][1], facts={})
+    drawn, situation = drawn_candidates(scale.times, 3, folder)
 
     def select(selector: Selector, n: int) -> None:
         selector.select(situation, drawn[n])
 
-    for selector in (Never(), Top1(), Threshold(), _fitted(chance)):
+    for selector in (Never(), Top1(), Threshold(), _fitted(random.Random(0))):
         taken, least = in_turns(
             scale.times, clocked(partial(select, selector)), clocked(lambda n: max(candidate.score for candidate in drawn[n]))
         )
         yield figure(f"selector {selector.name}", taken, "the largest of three", least, bar=BAR)
+
+
+def drawn_candidates(times: int, many: int, folder: Path) -> tuple[list[list[Candidate]], Situation]:
+    """So many candidates, drawn anew so many times, and the situation that they are for."""
+    chance, world = random.Random(0), SqlWorld()
+    made = source_tasks(60, build(folder / f"library{many}.sqlite"))
+    known = [Candidate(record=lesson(*one, world), statistics=Statistics(helped=2), similarity=0, overlap=0, score=0) for one in made]
+    drawn = [[replace(one, similarity=chance.random(), score=chance.random()) for one in chance.sample(known, many)] for _ in range(times)]
+    return drawn, Situation(task=made[0][1], facts={})
 
 
 def _fitted(chance: random.Random) -> Utility:
