@@ -1,5 +1,6 @@
 """A run end to end: all arms, the frozen stores, and going on after a kill without paying twice."""
 
+import json
 import random
 import signal
 import subprocess
@@ -120,6 +121,19 @@ def test_another_experiment_is_not_mixed_into_a_folder(tmp_path: Path) -> None:
     run(few, parts(*both), tmp_path, silent)
     with pytest.raises(UsageError, match="other settings"):
         run(replace(few, parallel=1), parts(*both), tmp_path, silent)
+
+
+def test_a_run_that_was_begun_before_a_setting_came_goes_on(tmp_path: Path) -> None:
+    both, few = [*toy_tasks(1), *toy_tasks(1, "heldout")], toy_run.experiment(arms=("none",))
+    run(few, parts(*both), tmp_path, silent)
+    claim = tmp_path / "experiment.json"
+    before = json.loads(claim.read_text())
+    del before["experiment"]["memory"]["probes"], before["experiment"]["study"]
+    claim.write_text(to_json(before))
+    run(few, parts(*both), tmp_path, silent)
+    claim.write_text(to_json({**before, "unknown": 1}))
+    with pytest.raises(UsageError, match="other settings"):
+        run(few, parts(*both), tmp_path, silent)
 
 
 def test_what_is_wrong_is_said_before_anything_is_spent(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from mulligan.building import drawn
 from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import StoreError, UsageError
 from mulligan.experiment import stages
+from mulligan.experiment.report_studies import sections
 from mulligan.experiment.results import Results
 from mulligan.experiment.run import Parts, run
 from mulligan.experiment.settings import MemorySettings, TaskSettings
@@ -64,6 +65,15 @@ def test_every_choice_is_explored_and_no_failure_is_told(whole: tuple[Results, P
         assert receipt.selection.propensity == pytest.approx(1 / (1 + len(receipt.candidates)))
     assert {e.task.split for episodes in rounds for e in episodes} == {"heldout"}
     assert {s.kind for episodes in rounds for e in episodes for a in e.attempts for s in a.verdict.signals} <= {"blocked"}
+
+
+def test_the_report_says_what_was_learned_from(whole: tuple[Results, Path]) -> None:
+    results, _ = whole
+    (section,) = [s for s in sections(results) if s.key == "learned"]
+    singles, sets = section.tables
+    assert [row[0].text for row in singles.rows] == list(LEARNED)
+    assert {row[1].text for row in singles.rows} == {str(round(results.learned["dqn"]["decisions"]))}
+    assert [row[0].text for row in sets.rows] == list(SETS)
 
 
 def test_only_learned_arms_pay_for_exploring(whole: tuple[Results, Path]) -> None:

@@ -1,7 +1,7 @@
-"""What a report says of a study: its sentences and tables, by fixed rules, in their place among the others.
+"""What a report says of a study and of learned selectors: sentences and tables, in their place among the others.
 
-In: `Results`. Out: the sections of `report_content`, and after the outcomes one of the study, if there is one. Every mean over orderings
-stands with the least and the largest of them.
+In: `Results`. Out: the sections of `report_content`, and after the outcomes those of the study and of what was learned, if there are
+any. Every mean over orderings stands with the least and the largest of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +12,11 @@ from mulligan.experiment.results import Results
 from mulligan.experiment.studies import Checkpoint, Study
 
 TITLES = {"retention": "Retention at equal capacity", "accumulation": "Growth of the store"}
+LEARNT = "Decisions of exploring plays on training tasks; the same for every selector."
+CALIBRATED = (
+    "On tasks that a network did not see: the slope of the uplift found on the score, the expected calibration error over ten bins, and "
+    "the share of sets whose sign is told right."
+)
 MEASURED = ("lesson tokens a task", "tokens a task", "earlier tasks lose")
 NOTE = (
     "Lesson tokens: of lessons in the context, by held-out task; tokens: of all requests, by held-out task. Earlier tasks lose: points of "
@@ -22,7 +27,7 @@ NOTE = (
 def sections(results: Results) -> tuple[Section, ...]:
     """All that is said in words and tables, in order; plots and records are added by the page."""
     first, *others = report_content.sections(results)
-    return (first, *_section(results), *others)
+    return (first, *_section(results), *_learned(results), *others)
 
 
 def told(results: Results) -> str:
@@ -38,6 +43,24 @@ def _section(results: Results) -> Iterator[Section]:
     if study is not None and study.checkpoints:
         tables = _retention(study) if study.kind == "retention" else _accumulation(study)
         yield Section(key="study", title=TITLES.get(study.kind, study.kind), paragraphs=(told(results),), tables=tuple(tables))
+
+
+def _learned(results: Results) -> Iterator[Section]:
+    """What the learned selectors were trained on, and how far their own figures can be trusted."""
+    singles = {name: about for name, about in results.learned.items() if "decisions" in about}
+    sets = {name: about for name, about in results.learned.items() if "sets" in about}
+    tables = []
+    if singles:
+        headers: tuple[str, ...] = ("selector", "decisions", "with a record")
+        rows = [(Cell(name), Cell(f"{about['decisions']:,.0f}"), Cell(f"{about['shown']:,.0f}")) for name, about in singles.items()]
+        tables.append(Table(title="Selectors of one record", headers=headers, rows=tuple(rows), note=LEARNT))
+    if sets:
+        names = ("tasks", "probes", "sets", "slope", "error", "signs")
+        rows_ = [(Cell(name), *(Cell(f"{about[key]:.3g}") for key in names)) for name, about in sets.items()]
+        headers = ("selector", "tasks", "probes", "sets tried", "slope", "calibration error", "signs right")
+        tables.append(Table(title="Selectors of sets", headers=headers, rows=tuple(rows_), note=CALIBRATED))
+    if tables:
+        yield Section(key="learned", title="What was learned from", tables=tuple(tables))
 
 
 def final(study: Study) -> list[Checkpoint]:

@@ -85,6 +85,7 @@ class Results:
     paid: Usage  # tokens of the distinct requests that were sent: equal requests of several arms are paid once
     lessons: tuple[Lesson, ...]
     study: Study | None = None
+    learned: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what training says of itself, by selector
     timing: Mapping[str, float] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmMetrics:

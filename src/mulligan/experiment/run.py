@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mulligan import __version__
-from mulligan.errors import StoreError, UsageError
+from mulligan.errors import InvalidData, StoreError, UsageError
 from mulligan.experiment import learning, note_stages, results, stages, studies
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
-from mulligan.nouns import content_id, to_json
+from mulligan.nouns import content_id, from_json, noun, to_json
 from mulligan.pool import Pool
 from mulligan.protocols import Embedder, Model, World
+from mulligan.read.weights import load
 from mulligan.recordings import CachedModel
 from mulligan.records import Task
 from mulligan.store import Store
@@ -108,6 +109,7 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
         construction=tuple(built),
         arms=results.metrics(played),
         study=studied,
+        learned={name: load(path, sorted({name, "uplift"})).about for name, path in weights.items()},
         costs=results.costs(bench.ledger),
         paid=timeless(bench.ledger.cache_usage()),
         lessons=shown,
@@ -136,19 +138,33 @@ def _check(experiment: Experiment, parts: Parts) -> None:
         raise UsageError(f"experiment {experiment.name} has no {' and no '.join(empty)} tasks: check its [tasks] table")
 
 
+@noun
+class Claim:
+    """What runs in a folder. Settings that a later version added read as their defaults, so that a run begun before goes on."""
+
+    experiment: Experiment
+    model: str
+    world: str
+    embedder: str
+    tasks: str
+
+
 def _claim(folder: Path, experiment: Experiment, parts: Parts) -> None:
     """Write down what runs here; refuse a folder in which something else ran."""
-    claim = to_json(
-        {
-            "experiment": experiment,
-            "model": parts.model.id,
-            "world": f"{parts.world.name}/{parts.world.version}",
-            "embedder": parts.embedder.id,
-            "tasks": content_id("tasks", sorted(t.id for t in parts.tasks)),
-        }
+    claim = Claim(
+        experiment=experiment,
+        model=parts.model.id,
+        world=f"{parts.world.name}/{parts.world.version}",
+        embedder=parts.embedder.id,
+        tasks=content_id("tasks", sorted(t.id for t in parts.tasks)),
     )
     path = folder / "experiment.json"
     if not path.exists():
-        path.write_text(claim + "\n", encoding="utf-8")
-    elif path.read_text(encoding="utf-8").strip() != claim:
+        path.write_text(to_json(claim) + "\n", encoding="utf-8")
+        return
+    try:
+        same = from_json(Claim, path.read_bytes(), what=str(path)) == claim
+    except InvalidData:  # of a version that knew settings which are gone
+        same = False
+    if not same:
         raise UsageError(f"{folder} holds a run of other settings, tasks or model: give another folder with --out, or delete it")

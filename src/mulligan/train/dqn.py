@@ -112,7 +112,7 @@ class Learner:
         self.online, self.target = (Network(self.size, self.settings.seeds) for _ in range(2))
         self.target.load_state_dict(self.online.state_dict())
         self._parameters = list(self.online.parameters())
-        self._optimiser = torch.optim.AdamW(self._parameters, lr=self.settings.rate, weight_decay=self.settings.decay)
+        self._optimiser = torch.optim.AdamW(self._parameters, lr=self.settings.rate, weight_decay=self.settings.decay, fused=True)
         self.updates = 0
 
     @torch.no_grad()

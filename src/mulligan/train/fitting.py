@@ -1,6 +1,7 @@
 """Fitting by name: from episodes with a memory to the weights of a selector."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,7 +29,8 @@ def fit(name: str, found: Rows) -> Weights:
     """The weights of the selector of that name. Raises UnknownName listing those that can be learned."""
     if name not in FITS:
         raise UnknownName(f"no selector {name!r} can be learned: choose one of {', '.join(FITS)}")
-    return FITS[name](found)
+    made = FITS[name](found)
+    return replace(made, about={"decisions": len(found), "shown": float((found.action > 0).sum()), **made.about})
 
 
 def sets(
@@ -61,4 +63,9 @@ def sets(
     return event.told(got, len(by_task))
 
 
-FITS: Mapping[str, Callable[[Rows], Weights]] = {"dqn": lambda found: dqn.train(found)[0], **rivals.RIVALS}
+def _dqn(found: Rows) -> Weights:
+    weights, losses = dqn.train(found)
+    return replace(weights, about={"updates": len(losses), "loss": float(np.mean(losses[-100:]))})
+
+
+FITS: Mapping[str, Callable[[Rows], Weights]] = {"dqn": _dqn, **rivals.RIVALS}
