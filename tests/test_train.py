@@ -122,6 +122,14 @@ class TestRows:
         assert not x[~known.mask].any()
 
 
+def values(learner, g, x, mask):
+    """Q of skip and of every slot at one decision point, for every seed: (seeds, 1 + S)."""
+    many = len(learner.settings.seeds)
+    parts = [torch.as_tensor(a)[None, None].expand(many, 1, *a.shape) for a in (g, x, mask)]
+    with torch.no_grad():
+        return learner.online(*parts)[:, 0].numpy()
+
+
 class TestDqn:
     def test_serving_equals_torch(self, domain, known):
         settings = dqn.Settings(updates=30)
@@ -134,19 +142,19 @@ class TestDqn:
             here = planted.situation(posed, ())
             g1, x1 = served.standardised(here, posed.candidates)
             values, skip, _ = served.valued(here, g1, x1)
-            q = learner.values(g1, x1, np.ones(len(x1), np.bool_)).mean(0)
+            q = values(learner, g1, x1, np.ones(len(x1), np.bool_)).mean(0)
             assert np.concatenate([[skip], values]) == pytest.approx(q, abs=1e-5), n
 
     def test_a_place_without_a_candidate_changes_nothing(self, known):
         learner = dqn.Learner(known.g.shape[1])
         g, x = known.g[0], known.x[0, :2]
         padded = np.concatenate([x, np.full((1, len(SLOT)), 7, np.float32)])
-        short, long = learner.values(g, x, np.array([True, True])), learner.values(g, padded, np.array([True, True, False]))
+        short, long = values(learner, g, x, np.array([True, True])), values(learner, g, padded, np.array([True, True, False]))
         assert long[:, :3] == pytest.approx(short, abs=1e-6)
         assert np.isneginf(long[:, 3]).all()
 
     def test_without_candidates_only_skip_has_a_value(self, known):
-        q = dqn.Learner(known.g.shape[1]).values(known.g[0], known.x[0], np.zeros(3, np.bool_))
+        q = values(dqn.Learner(known.g.shape[1]), known.g[0], known.x[0], np.zeros(3, np.bool_))
         assert np.isfinite(q[:, 0]).all()
         assert np.isneginf(q[:, 1:]).all()
 
@@ -176,10 +184,6 @@ class TestDqn:
         _, losses = dqn.train(known, dqn.Settings(updates=50))
         assert losses == dqn.train(known, dqn.Settings(updates=50))[1]
         assert [losses[n] for n in (0, 10, 49)] == pytest.approx([0.1339, 0.0847, 0.0984], abs=2e-3)
-
-    def test_exploring_falls(self):
-        learner = dqn.Learner(3)
-        assert [learner.explore(n, 1_000) for n in (0, 300, 600, 999)] == pytest.approx([1.0, 0.525, 0.05, 0.05])
 
     def test_replay_keeps_the_newest(self, known):
         settings = dqn.Settings(replay=10)
