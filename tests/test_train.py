@@ -122,7 +122,7 @@ class TestRows:
         assert not x[~known.mask].any()
 
 
-def values(learner, g, x, mask):
+def q_of(learner, g, x, mask):
     """Q of skip and of every slot at one decision point, for every seed: (seeds, 1 + S)."""
     many = len(learner.settings.seeds)
     parts = [torch.as_tensor(a)[None, None].expand(many, 1, *a.shape) for a in (g, x, mask)]
@@ -142,19 +142,19 @@ class TestDqn:
             here = planted.situation(posed, ())
             g1, x1 = served.standardised(here, posed.candidates)
             values, skip, _ = served.valued(here, g1, x1)
-            q = values(learner, g1, x1, np.ones(len(x1), np.bool_)).mean(0)
+            q = q_of(learner, g1, x1, np.ones(len(x1), np.bool_)).mean(0)
             assert np.concatenate([[skip], values]) == pytest.approx(q, abs=1e-5), n
 
     def test_a_place_without_a_candidate_changes_nothing(self, known):
         learner = dqn.Learner(known.g.shape[1])
         g, x = known.g[0], known.x[0, :2]
         padded = np.concatenate([x, np.full((1, len(SLOT)), 7, np.float32)])
-        short, long = values(learner, g, x, np.array([True, True])), values(learner, g, padded, np.array([True, True, False]))
+        short, long = q_of(learner, g, x, np.array([True, True])), q_of(learner, g, padded, np.array([True, True, False]))
         assert long[:, :3] == pytest.approx(short, abs=1e-6)
         assert np.isneginf(long[:, 3]).all()
 
     def test_without_candidates_only_skip_has_a_value(self, known):
-        q = values(dqn.Learner(known.g.shape[1]), known.g[0], known.x[0], np.zeros(3, np.bool_))
+        q = q_of(dqn.Learner(known.g.shape[1]), known.g[0], known.x[0], np.zeros(3, np.bool_))
         assert np.isfinite(q[:, 0]).all()
         assert np.isneginf(q[:, 1:]).all()
 

@@ -26,7 +26,7 @@ WIDTH = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """SPEC A3.6, without its exploring policy: rows come from rounds in which every choice is made equally often, so there is no epsilon and
+    """SPEC A3.6, without its exploring policy: rows come from rounds that make every choice equally often, so there is no epsilon and
     nothing to warm up. `updates` 0 means one a decision, and no fewer than `least`: small logs are gone over again.
     """
 
