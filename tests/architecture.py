@@ -53,6 +53,9 @@ MAY_IMPORT = {
     "worlds": "errors protocols",
     "worlds.*": "nouns records errors protocols replies edits naming worlds*",
     "tasks": "errors",
+    "tasks.variants": "nouns records errors protocols conditions tasks*",  # changed tasks are asserted by a world
+    "tasks.variants_code tasks.variants_text": "nouns records tasks* worlds.code_text",
+    "tasks.variants_games": "nouns records errors protocols conditions tasks* worlds.textgame*",
     "tasks.*": "nouns records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
     "worlds.textgame* worlds.maths_values worlds.maths_generated worlds.sandbox",
     "audit": "",
