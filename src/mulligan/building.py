@@ -371,9 +371,12 @@ def run_folder(name: str) -> Path:
 
 def clear_run(folder: Path) -> None:
     """Delete the files of a run in `folder`, and nothing else there."""
-    for name in (*RUN_FILES, *(path.name for path in folder.glob("study-*.db"))):
+    grown = (path.name for pattern in ("study-*.db", "transfer-*.json") for path in folder.glob(pattern))
+    for name in (*RUN_FILES, *grown):
         for beside in ("", "-wal", "-shm"):
             (folder / f"{name}{beside}").unlink(missing_ok=True)
+    for path in folder.glob("transfer/*.sqlite"):
+        path.unlink()
 
 
 def _named(kind: str, name: str, known: Mapping[str, str]) -> Any:

@@ -1,12 +1,13 @@
 """What a report says of a study: its sentences and tables, by fixed rules, in their place among the others.
 
-In: `Results`. Out: the sections of `report_content`, and after the outcomes one of the study, if there is one. Every mean over orderings
+In: `Results`. Out: the sections of `report_content`, and after the outcomes those of the study, of transfer and of probes, where there are
+such. Every mean over orderings
 stands with the least and the largest of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mulligan.experiment import report_content
+from mulligan.experiment import report_content, report_transfer
 from mulligan.experiment.report_content import ALPHA, Cell, Section, Table, between, chance, points, share
 from mulligan.experiment.results import Results
 from mulligan.experiment.studies import Checkpoint, Study
@@ -22,7 +23,7 @@ NOTE = (
 def sections(results: Results) -> tuple[Section, ...]:
     """All that is said in words and tables, in order; plots and records are added by the page."""
     first, *others = report_content.sections(results)
-    return (first, *_section(results), *others)
+    return (first, *_section(results), *report_transfer.sections(results), *others)
 
 
 def told(results: Results) -> str:
