@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
@@ -377,6 +377,8 @@ def clear_run(folder: Path) -> None:
             (folder / f"{name}{beside}").unlink(missing_ok=True)
     for path in folder.glob("transfer/*.sqlite"):
         path.unlink()
+    with suppress(OSError):  # not there, or with something else in it
+        (folder / "transfer").rmdir()
 
 
 def _named(kind: str, name: str, known: Mapping[str, str]) -> Any:

@@ -86,7 +86,7 @@ def renamed(change: str) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    return re.sub(r"\s*\([^()]*\)$", "", name.strip()).strip("'\"")
+    return re.sub(r"\([^()]*\)$", "", name.strip()).strip("'\" ")
 
 
 def _first(made: tuple[Variant, ...]) -> Mapping[str, Variant]:
