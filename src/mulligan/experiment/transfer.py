@@ -10,18 +10,19 @@ to be met, so the changed task gets a group of its own: one for each source task
 one source are not independent.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mulligan.conditions import holds
 from mulligan.errors import InvalidData, UsageError
+from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import ArmMetrics, Episodes, Rate, arm_metrics
 from mulligan.experiment.settings import Experiment, TransferKind
 from mulligan.experiment.stages import Bench, evaluate
 from mulligan.nouns import from_json, noun, to_json
 from mulligan.protocols import World
-from mulligan.records import Record, Task
+from mulligan.records import Receipt, Record, Task
 from mulligan.store import Store
 from mulligan.tasks import variants
 from mulligan.tasks.drafts import Kind, Reason, drawn
@@ -103,15 +104,12 @@ def transfer(bench: Bench) -> tuple[Transferred, ...]:
     kinds = bench.experiment.transfer.kinds
     if not kinds:
         return ()
-    known = learnt(bench)
-    own: dict[str, set[str]] = {}
-    for record, task in known:
-        own.setdefault(GROUP + task.id, set()).add(record.id)
-    made = {}
+    known, made = learnt(bench), {}
     for kind in kinds:
         made[kind] = _originals(bench, known) if kind == "original" else _changed(changed(bench, kind, known))
         bench.progress("changed tasks", len(made), len(kinds))
-    return tuple(_asked(bench, kind, one, own) for kind, one in made.items())
+    owner = _owners(bench)
+    return tuple(_asked(bench, kind, one, owner) for kind, one in made.items())
 
 
 def learnt(bench: Bench) -> Learnt:
@@ -187,24 +185,35 @@ def _changed(made: Pairs) -> _Made:
     return _Made(pairs=pairs, tasks=[aside(v.task, v.source) for v in once.values()], left_out=made.left_out)
 
 
-def _asked(bench: Bench, kind: TransferKind, made: _Made, own: Mapping[str, set[str]]) -> Transferred:
+def _owners(bench: Bench) -> dict[str, str]:
+    """The group of what is changed from the task that a record came from, by record, for every store that an arm reads."""
+    found: dict[str, str] = {}
+    for name in bench.experiment.arms:
+        if variant := arm(name).store:
+            with Store(bench.memory_path(variant), frozen=True) as store:
+                found |= {s.record.id: GROUP + s.record.provenance.task for s in store.records(scope=None)}
+    return found
+
+
+def _asked(bench: Bench, kind: TransferKind, made: _Made, owner: Mapping[str, str]) -> Transferred:
     names = ["none", *(name for name in bench.experiment.arms if name != "none")] if made.pairs else []
     there = replace(bench, tasks=[*bench.split("source"), *made.tasks])
     played = {name: evaluate(there, name, f"{STAGE} {kind} {name}") for name in names}
-    arms = tuple(_arm(name, episodes, played["none"], own) for name, episodes in played.items())
+    arms = tuple(_arm(name, episodes, played["none"], owner) for name, episodes in played.items())
     return Transferred(kind=kind, pairs=tuple(made.pairs), left_out=made.left_out, arms=arms)
 
 
-def _arm(name: str, episodes: Episodes, none: Episodes, own: Mapping[str, set[str]]) -> TransferArm:
-    points = [(own[episode.task.group], receipt) for episode in episodes.values() for receipt in episode.receipts]
+def _arm(name: str, episodes: Episodes, none: Episodes, owner: Mapping[str, str]) -> TransferArm:
+    points = [(episode.task.group, receipt) for episode in episodes.values() for receipt in episode.receipts]
 
-    def share(met: Iterator[bool]) -> Rate:
-        return Rate(part=sum(met), whole=len(points))
+    def share(met: Callable[[Receipt], Sequence[str]]) -> Rate:
+        """The decision points at which a record of the group's own source was met."""
+        return Rate(part=sum(group in {owner.get(key) for key in met(receipt)} for group, receipt in points), whole=len(points))
 
     return TransferArm(
         metrics=arm_metrics(name, episodes, none),
-        found=share(not mine.isdisjoint(receipt.candidates) for mine, receipt in points),
-        own=share(not mine.isdisjoint(receipt.shown) for mine, receipt in points),
+        found=share(lambda receipt: receipt.candidates),
+        own=share(lambda receipt: receipt.shown),
     )
 
 
