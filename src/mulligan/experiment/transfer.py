@@ -130,9 +130,7 @@ def changed(bench: Bench, kind: Kind, known: Learnt) -> Pairs:
         except (InvalidData, UnicodeDecodeError) as error:
             raise InvalidData(f"{path} holds no changed tasks: delete it and start again ({error})") from None
     how = bench.experiment.transfer
-    made = variants.pairs(
-        known, bench.world, kind, bench.folder / STAGE, others=bench.tasks, most=how.most, each=how.each, seed=how.seed
-    )  # fmt: skip
+    made = variants.pairs(known, bench.world, kind, bench.folder / STAGE, others=bench.tasks, most=how.most, each=how.each, seed=how.seed)
     _write(path, to_json(made))
     return made
 
