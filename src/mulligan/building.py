@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
@@ -387,9 +387,14 @@ def run_folder(name: str) -> Path:
 
 def clear_run(folder: Path) -> None:
     """Delete the files of a run in `folder`, and nothing else there."""
-    for name in (*RUN_FILES, *(path.name for path in folder.glob("study-*.db"))):
+    grown = (path.name for pattern in ("study-*.db", "transfer-*.json") for path in folder.glob(pattern))
+    for name in (*RUN_FILES, *grown):
         for beside in ("", "-wal", "-shm"):
             (folder / f"{name}{beside}").unlink(missing_ok=True)
+    for path in folder.glob("transfer/*.sqlite"):
+        path.unlink()
+    with suppress(OSError):  # not there, or with something else in it
+        (folder / "transfer").rmdir()
 
 
 def _named(kind: str, name: str, known: Mapping[str, str]) -> Any:

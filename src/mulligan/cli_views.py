@@ -183,10 +183,13 @@ def show_results(results: "Results", paths: "ReportPaths", *, as_json: bool, exa
     from mulligan.experiment.report import arms_table
     from mulligan.experiment.report_content import finding
     from mulligan.experiment.report_studies import told as study
+    from mulligan.experiment.report_transfer import told as changed
+    from mulligan.experiment.report_transfer import transfer_table
 
     if as_json:
         told = {"name": results.experiment.name, "model": results.model, "world": results.world, "finding": finding(results)}
-        show_json({**told, "arms": results.arms, "study": results.study, "paid": results.paid, "report": paths, "timing": results.timing})
+        more = {"study": results.study, "transfer": results.transfer, "probes": results.probes}
+        show_json({**told, "arms": results.arms, **more, "paid": results.paid, "report": paths, "timing": results.timing})
         return
     headers, rows = arms_table(results)
     say()
@@ -196,6 +199,14 @@ def show_results(results: "Results", paths: "ReportPaths", *, as_json: bool, exa
     if results.study:
         say()
         say(study(results))
+    if results.transfer or results.probes:
+        headers, rows = transfer_table(results)
+        say()
+        if rows:
+            heading("Solved by kind of change")
+            table(headers, rows, fluid=0)
+        for sentence in changed(results):
+            say(sentence)
     if example and results.lessons:
         best = max(results.lessons, key=_worth)
         heading("One record with its evidence")

@@ -96,18 +96,20 @@ class Findings:
 
 def probe(memory: Memory, probes: Sequence[Probe]) -> Findings:
     """Offer each record in each of its states to `memory`, one after another. Raises what the model and the world raise."""
-    done, spent = list[Probed](), Usage()
-    for one in probes:
-        answers: dict[State, Answer] = {}
-        states: list[tuple[State, Task | None]] = [("s+", one.holds), ("s-", one.changed), ("s0", one.placebo)]
-        for state, task in states:
-            if task is not None and (state == "s+" or answers["s+"].accepted):
-                answers[state], usage = _offered(memory, task, one.record)
-                spent += usage
-        changed = answers.get("s-")
-        right = None if changed is None else not changed.accepted or is_correct(changed.words, one.renamed)
-        done.append(Probed(record=one.record.id, group=one.holds.group, answers=answers, right=right))
-    return _findings(probes, done, spent)
+    return findings(probes, [offered(memory, one) for one in probes])
+
+
+def offered(memory: Memory, one: Probe) -> tuple[Probed, Usage]:
+    """The answers of one probe, and what they cost; many may be asked at once."""
+    answers, spent = dict[State, Answer](), Usage()
+    states: list[tuple[State, Task | None]] = [("s+", one.holds), ("s-", one.changed), ("s0", one.placebo)]
+    for state, task in states:
+        if task is not None and (state == "s+" or answers["s+"].accepted):
+            answers[state], usage = _answered(memory, task, one.record)
+            spent += usage
+    changed = answers.get("s-")
+    right = None if changed is None else not changed.accepted or is_correct(changed.words, one.renamed)
+    return Probed(record=one.record.id, group=one.holds.group, answers=answers, right=right), spent
 
 
 def is_correct(words: str, renamed: Mapping[str, str]) -> bool:
@@ -116,7 +118,7 @@ def is_correct(words: str, renamed: Mapping[str, str]) -> bool:
     return any(stands_in(name, said) for name in new) and not any(stands_in(name, said) for name in renamed)
 
 
-def _offered(memory: Memory, task: Task, record: Record) -> tuple[Answer, Usage]:
+def _answered(memory: Memory, task: Task, record: Record) -> tuple[Answer, Usage]:
     with memory.world.start(task) as state:
         situation = Situation(task=task, facts=memory.facts(task), observation=memory.world.observe(state))
     spent: list[Usage] = []
@@ -136,7 +138,10 @@ def _offered(memory: Memory, task: Task, record: Record) -> tuple[Answer, Usage]
     return Answer(fate=fate, words=words, why=told.why), sum(spent, told.usage)
 
 
-def _findings(probes: Sequence[Probe], done: Sequence[Probed], spent: Usage) -> Findings:
+def findings(probes: Sequence[Probe], answered: Sequence[tuple[Probed, Usage]]) -> Findings:
+    """What the answers to `probes`, given in their order, say together."""
+    done = [one for one, _ in answered]
+
     def drawn(chosen: Iterable[Probed], yes: Callable[[Probed], bool]) -> Sample:
         return Sample([(float(yes(one)), one.group) for one in chosen])
 
@@ -154,7 +159,7 @@ def _findings(probes: Sequence[Probe], done: Sequence[Probed], spent: Usage) -> 
         difference=accepted.less(adapted),
         apart=kept.less(wrong),
         fates={s: dict(sorted(Counter(one.answers[s].fate for one in done if s in one.answers).items())) for s in states},
-        usage=spent,
+        usage=sum((usage for _, usage in answered), Usage()),
         probes=tuple(done),
     )
 

@@ -15,11 +15,12 @@ from mulligan.errors import MissingExtra
 from mulligan.experiment.report_content import Cell, Section, Table, figures, finding, visible
 from mulligan.experiment.report_curves import curves
 from mulligan.experiment.report_plots import Plot, plots
+from mulligan.experiment.report_profile import profile
 from mulligan.experiment.report_studies import sections
 from mulligan.experiment.results import Lesson, Results
 from mulligan.records import Decision, Verdict
 
-ORDER = ("outcomes", "study", "plots", "reading", "use", "construction", "costs", "records", "settings")
+ORDER = ("outcomes", "study", "transfer", "probes", "plots", "reading", "use", "construction", "costs", "records", "settings")
 LONGEST = 4000  # characters of one text on the page; report.json holds the whole
 
 
@@ -103,7 +104,7 @@ def _cell(cell: Cell) -> str:
 def _plots(results: Results) -> Iterator[str]:
     yield "<section id=plots>\n<h2>Plots</h2>"
     try:
-        drawn = (*plots(results), *curves(results))
+        drawn = (*plots(results), *curves(results), *profile(results))
     except MissingExtra as error:
         yield f"<p class=note>{_text(str(error))}</p>\n</section>"
         return

@@ -1,12 +1,12 @@
 """What a report says of a study and of learned selectors: sentences and tables, in their place among the others.
 
-In: `Results`. Out: the sections of `report_content`, and after the outcomes those of the study and of what was learned, if there are
-any. Every mean over orderings stands with the least and the largest of them.
+In: `Results`. Out: the sections of `report_content`, and after the outcomes those of the study, of what was learned, of transfer and of
+probes, where there are such. Every mean over orderings stands with the least and the largest of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mulligan.experiment import report_content
+from mulligan.experiment import report_content, report_transfer
 from mulligan.experiment.report_content import ALPHA, Cell, Section, Table, between, chance, points, share
 from mulligan.experiment.results import Results
 from mulligan.experiment.studies import Checkpoint, Study
@@ -27,7 +27,7 @@ NOTE = (
 def sections(results: Results) -> tuple[Section, ...]:
     """All that is said in words and tables, in order; plots and records are added by the page."""
     first, *others = report_content.sections(results)
-    return (first, *_section(results), *_learned(results), *others)
+    return (first, *_section(results), *_learned(results), *report_transfer.sections(results), *others)
 
 
 def told(results: Results) -> str:

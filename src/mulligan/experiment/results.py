@@ -8,14 +8,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
+from mulligan.experiment import counterfactuals, studies, transfer
 from mulligan.experiment.arms import arm
+from mulligan.experiment.counterfactuals import Probing
 from mulligan.experiment.metrics import ArmMetrics, Episodes, arm_metrics, timeless
 from mulligan.experiment.settings import Experiment
-from mulligan.experiment.studies import STAGE, Study
+from mulligan.experiment.studies import Study
+from mulligan.experiment.transfer import Transferred
 from mulligan.nouns import noun
 from mulligan.read.selection import SETS
 from mulligan.records import Decision, Record, Statistics, Usage
 from mulligan.store import Store
+
+WHOLE = (studies.STAGE, transfer.STAGE, counterfactuals.STAGE)  # stages that are one line of the bill
 
 
 @noun
@@ -86,6 +91,8 @@ class Results:
     lessons: tuple[Lesson, ...]
     study: Study | None = None
     learned: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what training says of itself, by selector
+    transfer: tuple[Transferred, ...] = ()
+    probes: tuple[Probing, ...] = ()
     timing: Mapping[str, float] = field(default_factory=dict)
 
     def arm(self, name: str) -> ArmMetrics:
@@ -144,10 +151,11 @@ def lessons(store: Store) -> tuple[Lesson, ...]:
 
 
 def costs(store: Store) -> tuple[Cost, ...]:
-    """The ledger summed by stage, in the order of their first rows; a study, which has many, is one."""
+    """The ledger summed by stage, in the order of their first rows; what has many is one: a study, transfer, probes."""
     stages: dict[str, list[Usage]] = {}
     for row in store.ledger():
-        stages.setdefault(STAGE if row.stage.startswith(f"{STAGE} ") else row.stage, []).append(row.usage)
+        first = row.stage.partition(" ")[0]
+        stages.setdefault(first if first in WHOLE else row.stage, []).append(row.usage)
     return tuple(Cost(stage=s, tasks=len(u), usage=timeless(sum(u, Usage()))) for s, u in stages.items() if not s.startswith("settle"))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mulligan import __version__
 from mulligan.errors import InvalidData, StoreError, UsageError
-from mulligan.experiment import learning, note_stages, results, stages, studies
+from mulligan.experiment import counterfactuals, learning, note_stages, results, stages, studies, transfer
 from mulligan.experiment.arms import arm
 from mulligan.experiment.metrics import timeless
 from mulligan.experiment.settings import Experiment
@@ -70,22 +70,17 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
     arms = ["none", *(name for name in bench.experiment.arms if name != "none")]
     every: tuple[stages.Variant, ...] = ("checked", "unverified", "validated", "unvalidated", "bank")
     read = {_store_of(name) for name in arms}
-    variants = [v for v in every if v in read or (v == "checked" and bench.experiment.study.kind != "none")]
+    studied_too = bench.experiment.study.kind != "none" or transfer.is_wanted(bench.experiment)
+    variants = [v for v in every if v in read or (v == "checked" and studied_too)]
     for variant in variants:
-        if variant in note_stages.NOTES:
-            note_stages.construct_notes(bench, variant, source)
-            if variant == "bank":
-                note_stages.practise_bank(bench, source)
-            continue
-        stages.construct(bench, variant, source)
-        if variant in read and (variant == "checked" or bench.experiment.memory.ablation_selector == "utility"):  # who else reads it?
-            stages.practise(bench, variant, source | train)
+        _construct(bench, variant, source, source | train if variant in read else {})
     weights = learning.learn(bench, learning.explore(bench), source) if "checked" in variants else {}
     frozen = {v: bench.memory_path(v) for v in variants}
     before = {v: stages.contents(path) for v, path in frozen.items()}
     files = [*frozen.values(), *weights.values()]
     prints = [stages.fingerprint(path) for path in files]
     played = {name: stages.evaluate(bench, name) for name in arms}
+    transferred, probed = transfer.transfer(bench), counterfactuals.counterfactuals(bench)
     if prints != [stages.fingerprint(path) for path in files]:
         raise StoreError("the held-out stage changed a frozen store or weights: the run is not valid; start again in another folder")
     after = {v: stages.contents(path) for v, path in frozen.items()}
@@ -110,11 +105,25 @@ def _run(bench: stages.Bench, started: float) -> results.Results:
         arms=results.metrics(played),
         study=studied,
         learned={name: load(path, sorted({name, "uplift"})).about for name, path in weights.items()},
+        transfer=transferred,
+        probes=probed,
         costs=results.costs(bench.ledger),
         paid=timeless(bench.ledger.cache_usage()),
         lessons=shown,
         timing={"seconds_of_this_start": round(time.monotonic() - started, 1)},
     )
+
+
+def _construct(bench: stages.Bench, variant: stages.Variant, source: stages.Episodes, practice: stages.Episodes) -> None:
+    """Build one store; what an arm reads is practised on as well: there `practice` are the plays to compare with."""
+    if variant in note_stages.NOTES:
+        note_stages.construct_notes(bench, variant, source)
+        if variant == "bank":
+            note_stages.practise_bank(bench, source)
+        return
+    stages.construct(bench, variant, source)
+    if practice and (variant == "checked" or bench.experiment.memory.ablation_selector == "utility"):  # who else reads it?
+        stages.practise(bench, variant, practice)
 
 
 def _store_of(name: str) -> str:
@@ -126,12 +135,16 @@ def _check(experiment: Experiment, parts: Parts) -> None:
     remembering = [name for name in experiment.arms if arm(name).remembers]
     if experiment.study.kind != "none":
         remembering.append(f"the study of {experiment.study.kind}")
+    if transfer.is_wanted(experiment):
+        remembering.append("transfer")
     if experiment.tasks.told and remembering:
         raise UsageError(f"with tasks.told held-out tasks tell their failures, so no arm may keep them: leave out {', '.join(remembering)}")
     learned = [name for name in experiment.arms if arm(name).learned]
     if learned and not (experiment.memory.explore and any(t.split == "train" for t in parts.tasks)):
         raise UsageError(f"{', '.join(learned)} are learned: set tasks.train, and memory.explore to the rounds on those tasks, say 4")
     studies.check(experiment)
+    counterfactuals.check(experiment)
+    transfer.check(experiment, parts.tasks)
     sizes = {split: sum(t.split == split for t in parts.tasks) for split in ("source", "heldout")}
     empty = [split for split, size in sizes.items() if not size]
     if empty:

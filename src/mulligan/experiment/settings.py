@@ -97,6 +97,20 @@ class StudySettings:
     checkpoints: int = 4  # a store is evaluated after each of so many equal parts of the source tasks
 
 
+TransferKind = Literal["original", "lookalike", "paraphrase", "schema", "environment"]
+
+
+@noun
+class TransferSettings:
+    """Changed versions of the source tasks that a record was learnt on, asked in every arm; and whether the same changes probe memory."""
+
+    kinds: tuple[TransferKind, ...] = ()  # of change: original, lookalike, paraphrase, schema, environment
+    most: int = 60  # pairs of a kind
+    each: int = 1  # pairs of a kind that one record may give
+    seed: int = 0
+    probes: bool = False  # each record is offered on its source, a look-alike and a placebo: is it taken because it fits?
+
+
 @noun
 class Experiment:
     """One comparison of arms on one set of tasks. Paths in `tasks.options` are relative to the file."""
@@ -109,6 +123,7 @@ class Experiment:
     agent: AgentSettings = AgentSettings()
     memory: MemorySettings = MemorySettings()
     study: StudySettings = StudySettings()
+    transfer: TransferSettings = TransferSettings()
     arms: tuple[str, ...] = DEFAULT_ARMS
     parallel: int = 4  # tasks played at once
     workers: int = 2  # processes that check

@@ -142,10 +142,10 @@ def construct(bench: Bench, variant: Variant, episodes: Episodes) -> None:
         memory = bench.memory(Memory, store, verify=variant == "checked")
         before = len(episodes) - len(todo)
         for place, (episode, examined) in enumerate(zip(todo, bench.players.run(memory.examine, todo), strict=True), 1):
-            for one in _alive(examined):
+            for one in alive(examined):
                 memory.admit(episode, one)
             memory.note(episode)
-            settle(bench, stage, episode.task, sum((e.usage for e in _alive(examined)), Usage()))
+            settle(bench, stage, episode.task, sum((e.usage for e in alive(examined)), Usage()))
             bench.progress(stage, before + place, len(episodes))
 
 
@@ -170,20 +170,20 @@ def practise(bench: Bench, variant: Variant, episodes: Episodes) -> None:
                 settle(bench, f"settle {stage}", episode.task, Usage())
 
 
-def evaluate(bench: Bench, name: str) -> Episodes:
-    """Play the held-out tasks in one arm. Nothing is written but episodes and costs in the run's own ledger."""
-    one, tasks = arm(name), bench.split("heldout")
+def evaluate(bench: Bench, name: str, label: str = "") -> Episodes:
+    """Play the held-out tasks in one arm, under its name or `label`. Nothing is written but episodes and costs in the run's own ledger."""
+    one, tasks, stage = arm(name), bench.split("heldout"), label or name
     if one.best_of:
         how = bench.experiment.agent
         sampling = Sampling(max_tokens=how.max_tokens, temperature=0.8)
         samples = how.samples if one.best_of == "plain" else how.attempts
-        return played(bench, name, tasks, BestOfN(n=samples, choice=one.best_of, sampling=sampling), None)
+        return played(bench, stage, tasks, BestOfN(n=samples, choice=one.best_of, sampling=sampling), None)
     if one.reflection:
-        return played(bench, name, tasks, bench.reflexion(one.reflection), None)
+        return played(bench, stage, tasks, bench.reflexion(one.reflection), None)
     if not one.remembers:
-        return played(bench, name, tasks, bench.agent(), None)
+        return played(bench, stage, tasks, bench.agent(), None)
     with Store(bench.memory_path(one.store or "checked"), frozen=True) as store:
-        return played(bench, name, tasks, bench.agent(), reader(bench, one, store))
+        return played(bench, stage, tasks, bench.agent(), reader(bench, one, store))
 
 
 def fingerprint(path: Path) -> str:
@@ -239,7 +239,7 @@ def played(bench: Bench, stage: str, tasks: Sequence[Task], agent: Agent, memory
         return episode
 
     todo = [t for t in tasks if t.id not in known]
-    for episode in map(_alive, bench.players.run(play, todo)):
+    for episode in map(alive, bench.players.run(play, todo)):
         known[episode.task.id] = episode
         bench.progress(stage, len(known), len(tasks))
     return {t.id: known[t.id] for t in tasks}
@@ -256,7 +256,7 @@ def settle(bench: Bench, stage: str, task: Task, usage: Usage) -> None:
     bench.ledger.add_usage(f"{stage}/{task.id}", stage=stage, task=task.id, usage=usage)
 
 
-def _alive(result: Result | WorkerDied) -> Result:
+def alive(result: Result | WorkerDied) -> Result:
     """Threads do not die; a process pool given for players by mistake would."""
     if isinstance(result, WorkerDied):
         raise UsageError("a worker died while playing a task: players must be threads")

@@ -96,7 +96,7 @@ def pairs(
             break
         if turn == 0:
             given = lesson(record, task)
-            build, judged = _builder(task.domain)
+            build, judged = builder(task.domain)
             drafts = build(kind, given, Path(folder), others, seed)
             searches[record.id] = _Search(world, kind, given, judged(world, given), drafts, rules, taken)
         if search := searches.get(record.id):
@@ -110,7 +110,7 @@ def pairs(
     return Pairs(kind=kind, variants=tuple(made), left_out=counts, rules={rule: dict(outcomes) for rule, outcomes in rules.items()})
 
 
-def _builder(domain: str) -> tuple[Build, Callable[[World, Lesson], Judge]]:
+def builder(domain: str) -> tuple[Build, Callable[[World, Lesson], Judge]]:
     """The builder of a domain, and how actions are judged there. Imported when asked for: what it works with may be an extra."""
     match domain:
         case "code":
