@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mulligan.read.features import SLOT, Floats
@@ -21,8 +22,19 @@ BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """SPEC C3 where it says so. `value` and `policy` switch the two losses."""
+class Losses:
+    """What a scorer of sets is fitted to, small or large (SPEC C3). `value` and `policy` switch the two losses."""
+
+    value: bool = True
+    policy: bool = True
+    policy_share: float = 0.5
+    temperature: float = 0.1
+    delta: float = 0.5  # of the Huber loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Losses):
+    """Of the small scorer."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     size: int = 5  # K: records a set
@@ -33,11 +45,6 @@ class Settings:
     decay: float = 0.1
     updates: int = 1_500
     batch: int = 32
-    value: bool = True
-    policy: bool = True
-    policy_share: float = 0.5
-    temperature: float = 0.1
-    delta: float = 0.5  # of the Huber loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +124,7 @@ class _Layer(nn.Module):
         return flat.reshape(*rows.shape[:-1], -1)
 
 
-def fit(
-    examples: Sequence[Example], settings: Settings, *, embedder: str, domains: Sequence[str] = ()
-) -> tuple[Weights, Calibration]:
+def fit(examples: Sequence[Example], settings: Settings, *, embedder: str, domains: Sequence[str] = ()) -> tuple[Weights, Calibration]:
     """Train the scorer and calibrate it. Raises ValueError when no example has a set."""
     examples = [e for e in examples if e.sets]
     if not examples:
@@ -147,24 +152,40 @@ def fit(
     return Weights(kind="uplift", arrays=arrays, domains=tuple(domains), embedder=embedder), calibration
 
 
-def loss(scores: Tensor, data: Mapping[str, Tensor], at: Tensor, settings: Settings) -> Tensor:
-    """Value: Huber, weighted by 1 / (variance + 0.05). Policy: cross-entropy between the choices among the tried sets and the empty one."""
-    uplift, variance, tried = (data[name][at] for name in ("uplift", "variance", "tried"))
-    weight = tried / (variance + 0.05)
+def loss(scores: Tensor, data: Mapping[str, Tensor], at: Tensor, settings: Losses) -> Tensor:
+    """Value: the weighted mean over all sets of the batch. Policy: the mean over its tasks."""
+    value, weight, policy = terms(scores, *(data[name][at] for name in ("uplift", "variance", "tried")), settings)
+    return settings.value * value.sum() / weight.sum() + settings.policy * settings.policy_share * policy.mean()
+
+
+def terms(scores: Tensor, uplift: Tensor, variance: Tensor, tried: Tensor, settings: Losses) -> tuple[Tensor, Tensor, Tensor]:
+    """From shapes (..., m), for each task: the sum of value losses, that of their weights, and the policy loss.
+
+    Value: Huber, weighted by certainty. Policy: cross-entropy between the choices among the tried sets and the empty one.
+    """
+    weight = tried * certainty(variance)
     huber = nn.functional.huber_loss(scores, uplift, reduction="none", delta=settings.delta)
-    value = (huber * weight).sum() / weight.sum()
     nothing = torch.zeros_like(scores[..., :1])
     wanted, got = (torch.cat([nothing, part.masked_fill(tried == 0, -torch.inf)], -1) / settings.temperature for part in (uplift, scores))
     crossed = torch.where(torch.isfinite(wanted), wanted.softmax(-1) * got.log_softmax(-1).clamp(min=-1e4), torch.zeros(()))
-    policy = -crossed.sum(-1).mean() * settings.temperature  # on the scale of the values
-    return settings.value * value + settings.policy * settings.policy_share * policy
+    policy = -crossed.sum(-1) * settings.temperature  # on the scale of the values
+    return (huber * weight).sum(-1), weight.sum(-1), policy
+
+
+def certainty(variance: Tensor) -> Tensor:
+    """What a label of that variance weighs in the value loss."""
+    return 1 / (variance + 0.05)
 
 
 def _calibrated(scores: Floats, data: Mapping[str, Tensor], fold: np.ndarray) -> Calibration:  # type: ignore[type-arg]
     """From scores (seeds, N, m): of each task, that of the network which did not see it; of all networks where all saw it."""
     tried = data["tried"].numpy().astype(bool)
     held = scores.mean(0) if (fold < 0).all() else np.stack([scores[number, n] for n, number in enumerate(fold)])
-    x, y = held[tried].astype(np.float64), data["uplift"].numpy()[tried].astype(np.float64)
+    return calibration(held[tried].astype(np.float64), data["uplift"].numpy()[tried].astype(np.float64))
+
+
+def calibration(x: NDArray[np.float64], y: NDArray[np.float64]) -> Calibration:
+    """How scores `x` read as uplifts, from what was found there, `y`, both (n,): isotonic from `ISOTONIC` points, else affine."""
     spread = float(x.var())
     slope = float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread > 1e-12 else 0.0
     if len(x) >= ISOTONIC:
