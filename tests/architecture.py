@@ -40,10 +40,14 @@ MAY_IMPORT = {
     "read.retrieval": f"{STAGE} store search",  # retrieval alone asks the store
     "read.selection": f"{STAGE} read.weights",
     "read.learned": f"{STAGE} read.features read.weights",
+    "read.sets": "read.features",
+    "read.uplift": f"{STAGE} read.features read.learned read.sets read.weights",
     "read.weights": "errors read.features",  # which weights name by its hash
     "train": "",
+    "train.crossencoder": "errors records read.features read.sets read.uplift read.weights train*",
+    "train.encoders": "errors records read.reconstruction",  # a scorer reads lessons as an agent is shown them
     # training and serving share one feature function
-    "train.*": "nouns records errors protocols points store read.features read.learned read.weights train*",
+    "train.*": "nouns records errors protocols points store read.features read.learned read.sets read.uplift read.weights train*",
     "read.*": STAGE,
     # the only file that knows the stages
     "memory": "* !cli* !console !building !doctor !trajectories !experiment* !agents* !tasks* !worlds.* !server !train*",
@@ -53,6 +57,9 @@ MAY_IMPORT = {
     "worlds": "errors protocols",
     "worlds.*": "nouns records errors protocols replies edits naming worlds*",
     "tasks": "errors",
+    "tasks.variants": "nouns records errors protocols conditions tasks*",  # changed tasks are asserted by a world
+    "tasks.variants_code tasks.variants_text": "nouns records tasks* worlds.code_text",
+    "tasks.variants_games": "nouns records errors protocols conditions tasks* worlds.textgame*",
     "tasks.*": "nouns records errors tasks* worlds.sql* worlds.sat* worlds.smt* worlds.shop* worlds.workspace* worlds.proof_* "
     "worlds.textgame* worlds.maths_values worlds.maths_generated worlds.sandbox",
     "audit": "",
@@ -94,7 +101,7 @@ MAY_USE = {
     "matplotlib": "experiment.report*",
     "numpy": "*",
     "torch transformers trl peft sklearn scipy": "train.*",
-    "safetensors": "read.weights",
+    "safetensors": "read.weights train.crossencoder",
     "starlette fastapi uvicorn mcp asyncio": "server",
     "subprocess multiprocessing concurrent.futures pty": PROCESSES,
     "os.fork* os.system os.popen os.exec* os.spawn* os.posix_spawn*": PROCESSES,
@@ -107,7 +114,7 @@ MAY_USE = {
     "worlds.maths_gym building experiment.* cli*",
 }
 
-MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 30_000, 25, 120
+MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_DEPTH, MAX_PACKAGE, MAX_PUBLIC, MAX_SUMMARY = 500, 60, 8, 2, 36_000, 25, 120
 RUNS_STRANGERS = {"worlds.maths_gym", "worlds.sandbox_inside"}  # what a stranger's code raises, whatever it is, is the answer
 SHORTER = {"protocols": 120, "errors": 60}  # what must stay on one page
 BANNED = frozenset(["utils", "util", "helpers", "helper", "common", "misc", "base", "core", "manager"])

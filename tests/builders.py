@@ -8,6 +8,7 @@ from mulligan.records import (
     Attempt,
     Candidate,
     Check,
+    Condition,
     Episode,
     Gain,
     Proposal,
@@ -91,3 +92,10 @@ def candidate(similarity: float = 0.9, **changes: Any) -> Candidate:
 
 def situation(**changes: Any) -> Situation:
     return replace(Situation(task=task(), facts={}), **changes)
+
+
+def learnt(source: Task, corrected: str, predicate: str = "", **changes: Any) -> tuple[Record, Task]:
+    """A record with a correction of `source`."""
+    condition = Condition(kind="predicate", text=predicate, predicate=predicate) if predicate else Condition()
+    given = record(source.prompt, domain=source.domain, corrected=corrected, condition=condition, **changes)
+    return replace(given, provenance=replace(given.provenance, task=source.id, group=source.group)), source

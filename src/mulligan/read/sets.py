@@ -1,12 +1,13 @@
 """Candidate sets: which sets of recalled records are worth scoring at all (UpliftMem; SPEC C3).
 
-In: how many records were recalled, best first, their vectors, and a scorer of sets. Out: at most 32 sets of places, the empty one first. Among
-them: the best singles, prefixes of the ranking, greedy additions while the score rises, neighbours of the best set, diverse sets, what was
-executed and its neighbours, and two drawn at random. A set is a sorted tuple of places: order carries no meaning.
+In: the vectors of the recalled records, best first, and a scorer of sets. Out: at most 32 sets of places, the empty one first. Among
+them: the best singles and pairs, prefixes of the ranking, greedy additions while the score rises, neighbours of the best set, diverse
+sets, what was executed and its neighbours, and two drawn at random. A set is a sorted tuple of places: order carries no meaning.
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import combinations
 
 import numpy as np
 
@@ -17,6 +18,7 @@ Score = Callable[[Sequence[Set]], Floats]  # values of sets against the empty on
 
 MOST = 32
 SINGLES, SWAPS, DRAWN = 8, 5, 2
+PAIRED, PAIRS = 12, 3  # the best of all pairs of so many records: two that only help together are found by no path from one of them
 TRADE = 0.5  # of maximal marginal relevance
 
 
@@ -33,11 +35,15 @@ def candidate_sets(vectors: Floats, score: Score, *, size: int, executed: Set | 
     found: list[Set] = [(), *([executed] if executed else [])]
     found += [singles[place] for place in np.argsort(-alone, kind="stable")[:SINGLES]]
     found += [tuple(range(length)) for length in range(2, min(size, n) + 1)]
-    best = _greedy(alone, score, n, size)
-    found += [best[: length + 1] for length in range(1, len(best))]
-    best = tuple(sorted(best))
+    starts: list[Set] = [(int(alone.argmax()),)]
+    if size > 1 and (together := list(combinations(np.argsort(-alone, kind="stable")[:PAIRED].tolist(), 2))):
+        good = np.argsort(-score(together), kind="stable")[:PAIRS]
+        starts += [together[place] for place in good]
+    grown = [_greedy(start, score, n, size) for start in starts[:2]]
+    found += [*starts[1:], *(path[: length + 1] for path in grown for length in range(1, len(path)))]
+    best = tuple(sorted(grown[int(score(grown).argmax())]))
     found += _neighbours(best, alone, size)
-    found += [_diverse(vectors, alone, size), _diverse(vectors, -np.arange(n, dtype=np.float32) / n, size)]
+    found += [_diverse(vectors, alone, size), _diverse(vectors, -np.arange(n, dtype=np.float32) / np.float32(n), size)]
     if executed:
         found += [tuple(p for p in executed if p != left) for left in executed]
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "big"))
@@ -45,10 +51,9 @@ def candidate_sets(vectors: Floats, score: Score, *, size: int, executed: Set | 
     return list(dict.fromkeys(tuple(sorted(s)) for s in found))[:most]
 
 
-def _greedy(alone: Floats, score: Score, n: int, size: int) -> Set:
+def _greedy(chosen: Set, score: Score, n: int, size: int) -> Set:
     """Add the record that raises the score most, until none does or the set is full; in the order of the additions."""
-    chosen: Set = (int(alone.argmax()),)
-    value = float(alone.max())
+    value = float(score([chosen])[0])
     while len(chosen) < min(size, n):
         grown = [(*chosen, place) for place in range(n) if place not in chosen]
         values = score(grown)
@@ -63,7 +68,7 @@ def _neighbours(best: Set, alone: Floats, size: int) -> list[Set]:
     removed = [tuple(p for p in best if p != left) for left in best]
     weakest = min(best, key=lambda place: float(alone[place]))
     others = [int(p) for p in np.argsort(-alone, kind="stable") if p not in best][:SWAPS]
-    swapped = [tuple(p for p in best if p != weakest) + (other,) for other in others]
+    swapped = [(*(p for p in best if p != weakest), other) for other in others]
     added = [(*best, other) for other in others[:2]] if len(best) < size else []
     return [*removed, *added, *swapped]
 

@@ -1,11 +1,13 @@
 """Uplift: choose a whole set of records by what it is expected to add over showing none (UpliftMem; SPEC C3).
 
-In: a decision point with up to 50 candidates. Out: the candidate set with the largest calibrated uplift, or none where that is not above 0.
-The scorer looks at the set as a whole: each member's features and vector become a hidden vector, and what is made of their mean and their
-maximum tells pairs that only help together from pairs that say the same twice. Numpy over exported weights; `train/uplift.py` fits them.
+In: a decision point with up to 50 candidates. Out: the candidate set with the largest calibrated uplift, or none where that is not above
+0. The scorer adds up what each member brings alone and what each two bring together beyond that, so that pairs which only help together
+are told from pairs that say the same twice. (A network over the pooled set, which could say more, learnt less from the same trials;
+LOG.md.) Numpy over exported weights; `train/uplift.py` fits them.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,10 +34,7 @@ class Uplift(Learned):
             raise InvalidData(f"weights for {weights.kind} were made with the embedder {weights.embedder}, not {embedder.id}: train again")
         self._projection = weights.array("projection", embedder.dim, -1)
         width = self._projection.shape[1]
-        self._member = _layer(weights, "member", len(SLOT) + 2 * width)
-        hidden = self._member[0].shape[2]
-        self._inner = _layer(weights, "inner", 2 * hidden + len(self._g[0]) + 1)
-        self._outer = _layer(weights, "outer", self._inner[0].shape[2])
+        self._network = Network.of(weights, len(SLOT) + len(self._g[0]) + 2 * width)
         self._knots = weights.array("knots", 2, -1)
         self._size = int(weights.array("size", 1)[0])
 
@@ -51,16 +50,13 @@ class Uplift(Learned):
         g, x = self.standardised(situation, candidates)
         vectors = self._of([candidate.record.id for candidate in candidates])
         (asked,) = self._embedder.embed([str(situation.facts.get("gist") or situation.task.prompt)])
-        hidden = members(self._member, self._projection, x, vectors, asked)
-
-        def score(sets: Sequence[Set]) -> Floats:
-            return pooled(self._inner, self._outer, hidden, g, sets, self._size)
-
-        return vectors, score
+        tables = self._network.tables(member_rows(self._projection, g, x, vectors, asked))
+        return vectors, lambda sets: scored(tables, sets)
 
     def calibrated(self, values: Floats) -> Floats:
         """Scores as uplifts in success, by the piecewise linear map that held-out trials gave."""
-        return np.interp(values, self._knots[0], self._knots[1]).astype(np.float32)
+        found: Floats = np.interp(values, self._knots[0], self._knots[1]).astype(np.float32)
+        return found
 
     def _of(self, keys: Sequence[str]) -> Floats:
         """Vectors of records, asked for once each."""
@@ -81,8 +77,9 @@ def chosen(
 ) -> Selection:
     """The best candidate set of up to `size` by calibrated uplift, or none: the choice of every scorer of sets."""
     sets = candidate_sets(vectors, score, size=size, name=situation.task.id)
-    values = calibrated(score(sets[1:]))
-    best = int(values.argmax()) if len(values) else 0
+    raw = score(sets[1:])
+    values = calibrated(raw)
+    best = int(np.lexsort((raw, values))[-1]) if len(values) else 0  # calibration has plateaus: there the raw score decides
     if not len(values) or values[best] <= 0:
         return Selection(chosen=None, values=(0.0,) * len(candidates), policy=policy)
     first, *more = sorted(sets[1 + best], key=lambda place: candidates[place].record.id)
@@ -94,28 +91,49 @@ def chosen(
 Layer = tuple[Floats, Floats]  # stacked over seeds: (seeds, in, out) and (seeds, 1, out)
 
 
-def members(layer: Layer, projection: Floats, x: Floats, vectors: Floats, asked: Floats) -> Floats:
-    """Each record's hidden vector beside the task's: (seeds, n, H), from features (n, 11), vectors (n, D) and the task's vector (D,)."""
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The scorer's layers: from a record beside its task to a hidden vector, and from there to what it adds alone and to what it makes with
+    another record, whose sign each component has for itself.
+    """
+
+    member: Layer
+    alone: Layer
+    pair: Layer
+    sign: Floats  # (seeds, 1, r)
+
+    @classmethod
+    def of(cls, weights: Weights, size: int) -> "Network":
+        """From arrays, for rows of `size` features. Raises InvalidData for arrays of other shapes."""
+        member = _layer(weights, "member", size)
+        hidden = member[0].shape[2]
+        pair = _layer(weights, "pair", hidden)
+        return cls(member, _layer(weights, "alone", hidden), pair, weights.array("sign", len(pair[0]), 1, pair[0].shape[2]))
+
+    def tables(self, rows: Floats) -> tuple[Floats, Floats]:
+        """What each of n records adds alone, (n,), and each two beyond that, (n, n) with zeros on the diagonal; means over seeds."""
+        hidden = np.maximum(rows @ self.member[0] + self.member[1], 0)
+        alone = (hidden @ self.alone[0] + self.alone[1]).mean(0)[:, 0]
+        made = hidden @ self.pair[0] + self.pair[1]
+        both = ((made * self.sign) @ made.transpose(0, 2, 1)).mean(0)
+        np.fill_diagonal(both, 0)
+        return alone, both
+
+
+def member_rows(projection: Floats, g: Floats, x: Floats, vectors: Floats, asked: Floats) -> Floats:
+    """What the scorer sees of each record: its features, the decision point's, its vector, and that times the task's: (n, R)."""
     near, here = vectors @ projection, asked @ projection
-    rows = np.concatenate([x, near, near * here], axis=1)
-    return np.maximum(rows @ layer[0] + layer[1], 0)  # type: ignore[no-any-return]
+    return np.concatenate([x, np.broadcast_to(g, (len(x), len(g))), near, near * here], axis=1)
 
 
-def pooled(inner: Layer, outer: Layer, hidden: Floats, g: Floats, sets: Sequence[Set], size: int) -> Floats:
-    """The uplift of each set, the mean over seeds: what the network says of the set less what it says of the empty one; shape (m,)."""
-    inside = np.zeros((len(sets) + 1, hidden.shape[1]), np.float32)
+def scored(tables: tuple[Floats, Floats], sets: Sequence[Set]) -> Floats:
+    """The uplift of each set: of its members alone and of their pairs; shape (m,)."""
+    alone, both = tables
+    inside = np.zeros((len(sets), len(alone)), np.float32)
     for row, one in enumerate(sets):
         inside[row, list(one)] = 1
-    total = inside @ hidden / size  # (seeds, m + 1, H)
-    most = np.zeros_like(total)
-    for row, one in enumerate(sets):
-        if one:
-            most[:, row] = hidden[:, list(one)].max(1)
-    count = inside.sum(1, keepdims=True) / size
-    rest = np.concatenate([np.broadcast_to(g, (len(inside), len(g))), count], axis=1)
-    rows = np.concatenate([total, most, np.broadcast_to(rest, (len(hidden), *rest.shape))], axis=2)
-    value = (np.maximum(rows @ inner[0] + inner[1], 0) @ outer[0] + outer[1])[..., 0]
-    return (value[:, :-1] - value[:, -1:]).mean(0)  # type: ignore[no-any-return]
+    found: Floats = inside @ alone + ((inside @ both) * inside).sum(1) / 2
+    return found
 
 
 def _layer(weights: Weights, name: str, size: int) -> Layer:

@@ -29,7 +29,7 @@ from mulligan.train.uplift import Calibration, Losses
 HELD = 5  # every so many-th task is left for calibration
 READINGS = 16  # texts that go through the network together when serving
 ADAPTER, HEAD = "adapter_model.safetensors", "head.safetensors"
-LARGEST_RANK = 1_024
+LARGEST_RANK, SHORTEST = 1_024, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +51,14 @@ class Settings(Losses):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One task as text with its candidates, and what was learnt of m sets of their places: uplift over the empty set, variance; (m,)."""
+    """One task as text with its candidates, and what was learnt of m sets of their places, as in `train.uplift.Example`."""
 
     asked: str
     records: tuple[Record, ...]
     sets: tuple[Set, ...]
     uplift: Floats
     variance: Floats
+    believed: Floats
 
 
 class Scorer(nn.Module):
@@ -132,7 +133,7 @@ def fit(examples: Sequence[Example], settings: Settings | None = None, *, encode
         raise ValueError("no task with a set that was tried")
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
-        scorer = Scorer(open_encoder(encoder, settings.length), settings).to("cuda" if torch.cuda.is_available() else "cpu")
+        scorer = _placed(Scorer(open_encoder(encoder, settings.length), settings))
         held = examples[::HELD] if len(examples) >= 2 * HELD else examples
         seen = [e for n, e in enumerate(examples) if held is examples or n % HELD]
         train(scorer, seen, settings)
@@ -143,7 +144,7 @@ def fit(examples: Sequence[Example], settings: Settings | None = None, *, encode
 
 
 def train(scorer: Scorer, examples: Sequence[Example], settings: Settings) -> list[float]:
-    """Go through the examples so many times, in an order and with orders of members that torch's generator draws; the loss of every update."""
+    """Go through the examples in an order, and with orders of members, that torch's generator draws; the loss of every update."""
     pages = [scorer.encoder.page(e.asked, e.records) for e in examples]
     adapter = [p for p in scorer.body.parameters() if p.requires_grad]
     groups = [{"params": adapter, "lr": settings.rate}, {"params": scorer.head.parameters(), "lr": settings.head_rate}]
@@ -170,8 +171,8 @@ def backward(scorer: Scorer, batch: Sequence[tuple[Page, Example]], settings: Se
         values = scorer([pair for own in pairs for pair in own]).split([len(own) for own in pairs])
         loss = torch.zeros((), device=device)
         for ((_, e), _), own in zip(part, values, strict=True):
-            wanted, variance = (torch.as_tensor(array, device=device) for array in (e.uplift, e.variance))
-            value, _, policy = uplift.terms(own[1:] - own[0], wanted, variance, torch.ones_like(wanted), settings)
+            known = {name: torch.as_tensor(getattr(e, name), device=device) for name in ("uplift", "variance", "believed")}
+            value, _, policy = uplift.terms(own[1:] - own[0], {**known, "tried": torch.ones_like(own[1:])}, settings)
             loss = loss + settings.value * value / certain + settings.policy * settings.policy_share * policy / len(batch)
         loss.backward()
         total += float(loss.detach())
@@ -197,7 +198,7 @@ def load(folder: Path, encoder: str = "") -> Scorer:
     kept = files.load(folder / HEAD, ["crossencoder"])
     name, _, digest = kept.embedder.rpartition(":")
     size, length, rank, alpha = (int(kept.array(one, 1)[0]) for one in ("size", "length", "rank", "alpha"))
-    if not (0 < size and 8 <= length and 0 < rank <= LARGEST_RANK):
+    if size < 1 or length < SHORTEST or not 1 <= rank <= LARGEST_RANK:
         raise InvalidData(f"{folder / HEAD} has settings out of range: train again")
     found = open_encoder(encoder or name, length)
     if found.id.rpartition(":")[2] != digest:
@@ -206,7 +207,13 @@ def load(folder: Path, encoder: str = "") -> Scorer:
     _adapt(scorer, folder / ADAPTER)
     scorer.head.weight.data = torch.as_tensor(kept.array("head", 1, found.width))
     scorer.knots = kept.array("knots", 2, -1)
-    return scorer.to("cuda" if torch.cuda.is_available() else "cpu")
+    return _placed(scorer)
+
+
+def _placed(scorer: Scorer) -> Scorer:
+    """On the accelerator, where there is one."""
+    found: Scorer = scorer.to("cuda" if torch.cuda.is_available() else "cpu")
+    return found
 
 
 def _adapt(scorer: Scorer, path: Path) -> None:

@@ -1,9 +1,9 @@
 """Encoders: transformers that read a task and a set of lessons, opened from this machine, and the text that they read.
 
-In: a name: `minilm` (the one that the `train` extra brings), a folder, or a model of the Hugging Face Hub. Out: the network with its tokenizer,
+In: a name: `minilm` (which the `train` extra brings), a folder, or a model of the Hugging Face Hub. Out: the network with its tokenizer,
 and pages: a task and its lessons, measured, from which the text of any set of them is put together within the network's length, by whole
-lessons. Weights are read from safetensors alone and no code that comes with a model is run. The network is asked for by nothing but
-the name of a model of the Hub.
+lessons. Weights are read from safetensors alone, and no code that comes with a model is run. Nothing leaves this machine but where the
+name of a model of the Hub is given.
 """
 
 import hashlib
@@ -96,9 +96,9 @@ class Encoder:
         """What `body`, the network or an adapted one, makes of texts: a reranker's value, or the mean of the tokens' states; (n, width)."""
         out = body(**tokens)
         if self.ranks:
-            return out.logits  # type: ignore[no-any-return]
+            return out.logits
         mask = tokens["attention_mask"].unsqueeze(-1)
-        return (out.last_hidden_state * mask).sum(1) / mask.sum(1)  # type: ignore[no-any-return]
+        return (out.last_hidden_state * mask).sum(1) / mask.sum(1)
 
     def _cut(self, text: str, most: int) -> str:
         text = text[: CHARACTERS * self.length]

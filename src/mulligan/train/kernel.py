@@ -1,8 +1,8 @@
 """The covariance of candidate sets' outcomes, and how its size and the noise are fitted (SPEC C3).
 
-In: sets of places and the unit vectors of the records. Out: covariance matrices, asserted positive definite, and hyperparameters by marginal
-likelihood on residuals of trials. Sets that share members, or whose members are alike, are thought to do alike; `task` is what all sets of a
-task share, the empty one included: how hard it is.
+In: sets of places and the unit vectors of the records. Out: covariance matrices, asserted positive definite, and hyperparameters by
+marginal likelihood on residuals of trials. Sets that share members, or whose members are alike, are thought to do alike; `task` is what
+all sets of a task share, the empty one included: how hard it is.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The small scorer of sets: what a whole set of records adds over none, from features and vectors (UpliftMem; SPEC C3).
 
-In: examples, one a task, with sets that were tried and what is believed of their uplift. Out: weights for `read.uplift`, calibrated on tasks
-that each network did not see. The value loss fits the uplift, the policy loss the choice among the sets that were tried; each can be left out.
-As many networks as seeds are trained side by side, each without its own share of the tasks, and serving takes their mean.
+In: examples, one a task, with sets that were tried and what is believed of their uplift. Out: weights for `read.uplift`, calibrated on
+tasks that each network did not see. The value loss fits the uplift, the policy loss the choice among the sets that were tried; each can
+be left out. As many networks as seeds are trained side by side, each without its own share of the tasks, and serving takes their mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from mulligan.read.features import SLOT, Floats
 from mulligan.read.sets import Set
+from mulligan.read.uplift import member_rows
 from mulligan.read.weights import Weights
 
 ISOTONIC = 200  # points from which the calibration is isotonic instead of affine
@@ -40,17 +41,19 @@ class Settings(Losses):
     size: int = 5  # K: records a set
     projection: int = 16
     hidden: int = 32
-    inner: int = 64
+    rank: int = 8  # of what pairs make together
     rate: float = 2e-3
-    decay: float = 0.1
+    decay: float = 3.0
     updates: int = 1_500
     batch: int = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One task: features g (G,) and x (n, 11) not standardised, vectors of the records (n, D) and the task (D,), and what was learnt of m sets:
-    their uplift over the empty set and its variance, shapes (m,).
+    """One task: features g (G,), x (n, 11) not standardised, vectors of the records (n, D) and the task (D,); what was learnt of m sets.
+
+    Shapes (m,): the `uplift` that was seen over the empty set, its variance, and what is `believed` of it. The value loss fits what was
+    seen: fitting beliefs, which start at the scorer's own values, would teach it itself. The policy loss compares beliefs.
     """
 
     g: Floats
@@ -60,14 +63,15 @@ class Example:
     sets: tuple[Set, ...]
     uplift: Floats
     variance: Floats
+    believed: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """How scores on tasks that a network did not see agree with what was found there, after the map `knots` (2, k) from score to uplift.
 
-    `slope` is that of the uplift on the raw score, `error` the expected calibration error over ten bins, `signs` the share of sets whose sign
-    is told right.
+    `slope` is that of the uplift on the raw score, `error` the expected calibration error over ten bins, `signs` the share of sets whose
+    sign is told right.
     """
 
     points: int
@@ -82,31 +86,26 @@ class Scorer(nn.Module):
 
     def __init__(self, size: int, settings: Settings) -> None:
         super().__init__()
-        self.settings = settings
         generators = [torch.Generator().manual_seed(seed) for seed in settings.seeds]
-        self.member = _Layer(len(SLOT) + 2 * settings.projection, settings.hidden, generators)
-        self.inner = _Layer(2 * settings.hidden + size + 1, settings.inner, generators)
-        self.outer = _Layer(settings.inner, 1, generators)
+        self.member = _Layer(size, settings.hidden, generators)
+        self.alone = _Layer(settings.hidden, 1, generators)
+        self.pair = _Layer(settings.hidden, settings.rank, generators)
+        half = settings.rank // 2
+        self.sign = nn.Parameter(torch.tensor([1.0] * half + [-1.0] * (settings.rank - half)).expand(len(generators), 1, -1).clone())
 
-    def forward(self, rows: Tensor, g: Tensor, places: Tensor) -> Tensor:
-        """Rows of records (seeds, B, n + 1, R), the last one a blank; g (seeds, B, G); places (seeds, B, m, K), n where a set is smaller.
+    def forward(self, rows: Tensor, places: Tensor) -> Tensor:
+        """Rows of records (seeds, B, n + 1, R), the last one a blank; places (seeds, B, m, K), n where a set is smaller.
 
-        Gives the uplift of the sets, (seeds, B, m).
+        Gives the uplift of the sets, (seeds, B, m): what members bring alone, and pairs of them beyond that.
         """
         hidden = torch.relu(self.member(rows))
-        hidden = torch.cat([hidden[..., :-1, :], torch.zeros_like(hidden[..., :1, :])], -2)
+        parts = torch.cat([self.alone(hidden), self.pair(hidden)], -1)
+        parts = torch.cat([parts[..., :-1, :], torch.zeros_like(parts[..., :1, :])], -2)  # the blank adds nothing
         s, b, m, k = places.shape
-        flat = places.reshape(s, b, m * k, 1).expand(-1, -1, -1, hidden.shape[-1])
-        inside = hidden.gather(2, flat).reshape(s, b, m, k, -1)
-        count = (places < rows.shape[2] - 1).sum(-1, keepdim=True) / self.settings.size
-        pooled = torch.cat([inside.sum(3) / self.settings.size, inside.amax(3)], -1)
-        wide = g[:, :, None].expand(s, b, m, g.shape[-1])
-        full = self._valued(torch.cat([pooled, wide, count], -1))
-        return full - self._valued(torch.cat([torch.zeros_like(pooled), wide, torch.zeros_like(count)], -1))
-
-    def _valued(self, rows: Tensor) -> Tensor:
-        found: Tensor = self.outer(torch.relu(self.inner(rows))).squeeze(-1)
-        return found
+        inside = parts.gather(2, places.reshape(s, b, m * k, 1).expand(-1, -1, -1, parts.shape[-1])).reshape(s, b, m, k, -1)
+        alone, made = inside[..., 0], inside[..., 1:]
+        both = made.sum(3) ** 2 - (made**2).sum(3)  # twice the sum over pairs
+        return alone.sum(3) + (both * self.sign[:, :, None]).sum(-1) / 2
 
 
 class _Layer(nn.Module):
@@ -132,21 +131,22 @@ def fit(examples: Sequence[Example], settings: Settings, *, embedder: str, domai
     scale = _scales(examples)
     data, many = _tensors(examples, scale, settings.size, settings.projection), len(settings.seeds)
     fold = np.arange(len(examples)) % many if len(examples) >= 2 * many else np.full(len(examples), -1)
-    scorer = Scorer(len(examples[0].g), settings)
+    scorer = Scorer(data["rows"].shape[-1], settings)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=settings.rate, weight_decay=settings.decay)
     generators = [torch.Generator().manual_seed(100 + seed) for seed in settings.seeds]
     seen = [torch.as_tensor(np.flatnonzero(fold != number)) for number in range(many)]
     for _ in range(settings.updates):
         at = torch.stack([own[torch.randint(len(own), (settings.batch,), generator=g)] for own, g in zip(seen, generators, strict=True)])
         optimiser.zero_grad(set_to_none=True)
-        loss(scorer(*(data[name][at] for name in ("rows", "g", "places"))), data, at, settings).backward()
+        loss(scorer(*(data[name][at] for name in ("rows", "places"))), data, at, settings).backward()
         optimiser.step()
     with torch.no_grad():
         every = torch.arange(len(examples)).expand(many, -1)
-        scores = scorer(*(data[name][every] for name in ("rows", "g", "places"))).numpy()
+        scores = scorer(*(data[name][every] for name in ("rows", "places"))).numpy()
     calibration = _calibrated(scores, data, fold)
     arrays = {**scale, "knots": calibration.knots, "size": np.array([settings.size], np.float32)}
-    for name in ("member", "inner", "outer"):
+    arrays["sign"] = scorer.sign.detach().numpy()
+    for name in ("member", "alone", "pair"):
         layer = getattr(scorer, name)
         arrays |= {f"{name}.weight": layer.weight.detach().numpy(), f"{name}.bias": layer.bias.detach().numpy()}
     return Weights(kind="uplift", arrays=arrays, domains=tuple(domains), embedder=embedder), calibration
@@ -154,20 +154,23 @@ def fit(examples: Sequence[Example], settings: Settings, *, embedder: str, domai
 
 def loss(scores: Tensor, data: Mapping[str, Tensor], at: Tensor, settings: Losses) -> Tensor:
     """Value: the weighted mean over all sets of the batch. Policy: the mean over its tasks."""
-    value, weight, policy = terms(scores, *(data[name][at] for name in ("uplift", "variance", "tried")), settings)
+    value, weight, policy = terms(scores, {name: data[name][at] for name in ("uplift", "variance", "believed", "tried")}, settings)
     return settings.value * value.sum() / weight.sum() + settings.policy * settings.policy_share * policy.mean()
 
 
-def terms(scores: Tensor, uplift: Tensor, variance: Tensor, tried: Tensor, settings: Losses) -> tuple[Tensor, Tensor, Tensor]:
+def terms(scores: Tensor, known: Mapping[str, Tensor], settings: Losses) -> tuple[Tensor, Tensor, Tensor]:
     """From shapes (..., m), for each task: the sum of value losses, that of their weights, and the policy loss.
 
     Value: Huber, weighted by certainty. Policy: cross-entropy between the choices among the tried sets and the empty one.
     """
-    weight = tried * certainty(variance)
-    huber = nn.functional.huber_loss(scores, uplift, reduction="none", delta=settings.delta)
+    tried = known["tried"]
+    weight = tried * certainty(known["variance"])
+    huber = nn.functional.huber_loss(scores, known["uplift"], reduction="none", delta=settings.delta)
     nothing = torch.zeros_like(scores[..., :1])
-    wanted, got = (torch.cat([nothing, part.masked_fill(tried == 0, -torch.inf)], -1) / settings.temperature for part in (uplift, scores))
-    crossed = torch.where(torch.isfinite(wanted), wanted.softmax(-1) * got.log_softmax(-1).clamp(min=-1e4), torch.zeros(()))
+    wanted, got = (
+        torch.cat([nothing, part.masked_fill(tried == 0, -torch.inf)], -1) / settings.temperature for part in (known["believed"], scores)
+    )
+    crossed = torch.where(torch.isfinite(wanted), wanted.softmax(-1) * got.log_softmax(-1).clamp(min=-1e4), torch.zeros_like(wanted))
     policy = -crossed.sum(-1) * settings.temperature  # on the scale of the values
     return (huber * weight).sum(-1), weight.sum(-1), policy
 
@@ -177,7 +180,7 @@ def certainty(variance: Tensor) -> Tensor:
     return 1 / (variance + 0.05)
 
 
-def _calibrated(scores: Floats, data: Mapping[str, Tensor], fold: np.ndarray) -> Calibration:  # type: ignore[type-arg]
+def _calibrated(scores: Floats, data: Mapping[str, Tensor], fold: NDArray[np.int64]) -> Calibration:
     """From scores (seeds, N, m): of each task, that of the network which did not see it; of all networks where all saw it."""
     tried = data["tried"].numpy().astype(bool)
     held = scores.mean(0) if (fold < 0).all() else np.stack([scores[number, n] for n, number in enumerate(fold)])
@@ -221,16 +224,15 @@ def _tensors(examples: Sequence[Example], scale: dict[str, Floats], size: int, w
     projection[:, : min(width, len(directions))] = directions[:width].T
     scale["projection"] = projection * np.float32(np.sqrt(width))
     n, m = max(len(e.x) for e in examples), max(len(e.sets) for e in examples)
-    rows = np.zeros((len(examples), n + 1, len(SLOT) + 2 * width), np.float32)
+    rows = np.zeros((len(examples), n + 1, len(SLOT) + len(scale["g_mean"]) + 2 * width), np.float32)
     places = np.full((len(examples), m, size), n)
-    parts = {name: np.zeros((len(examples), m), np.float32) for name in ("uplift", "variance", "tried")}
+    parts = {name: np.zeros((len(examples), m), np.float32) for name in ("uplift", "variance", "believed", "tried")}
     for row, e in enumerate(examples):
-        near, here = e.vectors @ scale["projection"], e.asked @ scale["projection"]
-        rows[row, : len(e.x)] = np.concatenate([(e.x - scale["x_mean"]) / scale["x_scale"], near, near * here], axis=1)
+        g, x = (e.g - scale["g_mean"]) / scale["g_scale"], (e.x - scale["x_mean"]) / scale["x_scale"]
+        rows[row, : len(e.x)] = member_rows(scale["projection"], g, x, e.vectors, e.asked)
         for at, one in enumerate(e.sets):
             places[row, at, : len(one)] = one
-        parts["uplift"][row, : len(e.sets)], parts["variance"][row, : len(e.sets)] = e.uplift, e.variance
-        parts["tried"][row, : len(e.sets)] = 1
-    g = (np.stack([e.g for e in examples]) - scale["g_mean"]) / scale["g_scale"]
-    arrays = {"rows": rows, "g": g, "places": places, **parts}
+        for name, values in (("uplift", e.uplift), ("variance", e.variance), ("believed", e.believed), ("tried", 1)):
+            parts[name][row, : len(e.sets)] = values
+    arrays = {"rows": rows, "places": places, **parts}
     return {name: torch.as_tensor(array) for name, array in arrays.items()}
