@@ -36,14 +36,14 @@ class Uplift(Learned):
         width = self._projection.shape[1]
         self._network = Network.of(weights, len(SLOT) + len(self._g[0]) + 2 * width)
         self._knots = weights.array("knots", 2, -1)
-        self._size = int(weights.array("size", 1)[0])
+        self.size = int(weights.array("size", 1)[0])
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         """The best set by calibrated uplift, shown in the order of the records' ids, or none."""
         if not candidates:
             return Selection(chosen=None, policy=self.name)
         vectors, score = self.scorer(situation, candidates)
-        return chosen(situation, candidates, vectors, score, self.calibrated, size=self._size, policy=self.name)
+        return chosen(situation, candidates, vectors, score, self.calibrated, size=self.size, policy=self.name)
 
     def scorer(self, situation: Situation, candidates: Sequence[Candidate]) -> tuple[Floats, Score]:
         """The records' vectors, and what gives the uplift of sets of them, not calibrated; the empty set's is 0."""

