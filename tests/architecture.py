@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "read.uplift": f"{STAGE} read.features read.learned read.sets read.weights",
     "read.weights": "errors read.features",  # which weights name by its hash
     "train": "",
-    "train.crossencoder": "errors records read.features read.sets read.uplift read.weights train*",
+    "train.crossencoder": "errors records embeddings read.features read.reconstruction read.sets read.uplift read.weights train*",
     "train.encoders": "errors records read.reconstruction",  # a scorer reads lessons as an agent is shown them
     # training and serving share one feature function
     "train.*": "nouns records errors protocols points store read.features read.learned read.sets read.uplift read.weights train*",

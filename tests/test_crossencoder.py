@@ -223,20 +223,19 @@ class TestGradients:
 
 
 class TestTraining:
-    def test_only_the_adapter_and_the_head_change(self, tiny):
-        scorer = ce.Scorer(open_encoder(str(tiny)), replace(CALM, rate=1e-2, epochs=4))
+    @pytest.mark.parametrize(("kind", "network"), [("tiny", "BertModel"), ("reranker", "BertForSequenceClassification")])
+    def test_only_the_adapter_and_the_head_change(self, request, kind, network):
+        folder = request.getfixturevalue(kind)
+        scorer = ce.Scorer(open_encoder(str(folder)), replace(CALM, rate=1e-2, epochs=4))
         before = {name: array.detach().clone() for name, array in scorer.named_parameters()}
         ce.train(scorer, [example()], scorer.settings)
         changed = {name for name, array in scorer.named_parameters() if not torch.equal(array, before[name])}
         assert "head.weight" in changed and any("lora_A" in name for name in changed) and any("lora_B" in name for name in changed)
         assert all("lora_" in name or name == "head.weight" for name in changed)
-        assert not any("pooler" in name for name in changed)
-        given = transformers.BertModel.from_pretrained(tiny).state_dict()
-        kept = scorer.body.get_base_model().state_dict()
-        assert all(
-            torch.equal(array, kept.get(name, kept.get(name.replace(".weight", ".base_layer.weight").replace(".bias", ".base_layer.bias"))))
-            for name, array in given.items()
-        )
+        assert not any("pooler" in name or "classifier" in name for name in changed)
+        given = getattr(transformers, network).from_pretrained(folder).state_dict()
+        kept = {name.replace(".base_layer", ""): array for name, array in scorer.body.get_base_model().state_dict().items()}
+        assert all(torch.equal(array, kept[name]) for name, array in given.items())
 
     def test_training_again_gives_the_same(self, tiny):
         settings = replace(CALM, dropout=0.1, rate=1e-3, epochs=1, batch=2)
@@ -281,8 +280,9 @@ class TestTraining:
 
 
 class TestFolder:
-    def test_what_is_saved_comes_back(self, tiny, tmp_path):
-        scorer = fresh(tiny)
+    @pytest.mark.parametrize("kind", ["tiny", "reranker"])
+    def test_what_is_saved_comes_back(self, request, tmp_path, kind):
+        scorer = fresh(request.getfixturevalue(kind))
         scorer.knots = np.array([[-2, 2], [-1, 1]], np.float32)
         ce.save(scorer, tmp_path / "w")
         again = ce.load(tmp_path / "w")
@@ -384,10 +384,7 @@ class TestSelector:
         scorer = fresh(tiny)
         scorer.knots = np.array(knots, np.float32)
         ce.save(scorer, tmp_path / "w")
-        vectors = dict(zip((r.id for r in RECORDS), np.eye(3, dtype=np.float32), strict=True))
-        return scorer, selector(
-            "mulligan.train.crossencoder:CrossEncoder", tmp_path / "w", vectors=lambda keys: np.stack([vectors[key] for key in keys])
-        )
+        return scorer, selector("mulligan.train.crossencoder:CrossEncoder", tmp_path / "w")
 
     def candidates(self):
         return [replace(candidate(), record=r) for r in RECORDS]
@@ -411,7 +408,6 @@ class TestSelector:
     def test_what_cannot_be_read_is_not_shown(self, tiny, tmp_path):
         _, chooser = self.chooser(tiny, tmp_path, ((-99, 99), (1, 2)))
         long = [replace(candidate(), record=replace(LEFT, principle="rows " * 500))]
-        chooser._vectors = lambda keys: np.ones((len(keys), 2), np.float32)
         assert chooser.select(situation(), long).chosen is None
 
 

@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from mulligan.embeddings import HashingEmbedder
 from mulligan.errors import InvalidData, MissingExtra
 from mulligan.read import weights as files
 from mulligan.read.features import Floats
+from mulligan.read.reconstruction import lesson
 from mulligan.read.sets import Score, Set
-from mulligan.read.uplift import Vectors, chosen
+from mulligan.read.uplift import chosen
 from mulligan.read.weights import Weights
 from mulligan.records import Candidate, Record, Selection, Situation
 from mulligan.train import uplift
@@ -28,6 +30,7 @@ from mulligan.train.uplift import Calibration, Losses
 from mulligan.train.uplift import Example as Small
 
 HELD = 5  # every so many-th task is left for calibration
+DIM = 256  # of vectors that tell which lessons are alike
 READINGS = 16  # texts that go through the network together when serving
 ADAPTER, HEAD = "adapter_model.safetensors", "head.safetensors"
 LARGEST_RANK, SHORTEST = 1_024, 8
@@ -244,19 +247,19 @@ def _adapt(scorer: Scorer, path: Path) -> None:
 
 
 class CrossEncoder:
-    """Chooses among candidate sets as `read.uplift.Uplift` does. `vectors` gives those of records by id, to tell what is alike."""
+    """Chooses among candidate sets as `read.uplift.Uplift` does. Which lessons are alike is told by their words."""
 
     name = "crossencoder"
 
-    def __init__(self, weights: Path, vectors: Vectors, encoder: str = "") -> None:
+    def __init__(self, weights: Path, encoder: str = "") -> None:
         """`weights` is a folder that `save` wrote. Raises as `load` does."""
-        self._scorer, self._vectors = load(weights, encoder), vectors
+        self._scorer, self._words = load(weights, encoder), HashingEmbedder(DIM)
         self.size = self._scorer.settings.size
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         """The best set by calibrated uplift, shown in the order of the records' ids, or none."""
         if not candidates:
             return Selection(chosen=None, policy=self.name)
-        score = self._scorer.of(asked(situation), [candidate.record for candidate in candidates])
-        vectors = self._vectors([candidate.record.id for candidate in candidates])
+        records = [candidate.record for candidate in candidates]
+        score, vectors = self._scorer.of(asked(situation), records), self._words.embed([lesson(record) for record in records])
         return chosen(situation, candidates, vectors, score, self._scorer.calibrated, size=self.size, policy=self.name)
