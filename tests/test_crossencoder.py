@@ -253,13 +253,13 @@ class TestTraining:
 
     def test_what_was_planted_is_learnt(self, tiny):
         """Left and right help together alone, wrong harms: on tasks that were not seen as well."""
-        sets, uplift = ((0,), (1,), (0, 1), (2,), (0, 2)), (0.0, 0.0, 0.6, -0.5, -0.5)
-        examples = [example(sets=sets, uplift=uplift, prompt=f"how many {word}") for word in WORDS[:12]]
-        settings = replace(CALM, rate=5e-3, head_rate=5e-3, epochs=25, batch=4)
+        sets, uplift = ((0,), (1,), (0, 1), (2,)), (0.0, 0.0, 0.6, -0.5)
+        examples = [example(sets=sets, uplift=uplift, prompt=f"how many {word}") for word in WORDS[:10]]
+        settings = replace(CALM, rate=5e-3, head_rate=5e-3, epochs=16, batch=2)
         scorer, told = ce.fit(examples, settings, encoder=str(tiny))
         values = scorer.calibrated(scorer.of("how many max", RECORDS)([(), *sets]))
-        assert values.argmax() == 3 and values[3] > 0.3 and values[4] < 0 and values[5] < 0
-        assert told.signs > 0.9 and told.points == 15
+        assert values.argmax() == 3 and values[3] > 0.3 and values[4] < -0.3
+        assert told.signs > 0.9 and told.points == 8
 
     def test_the_loss_falls(self, tiny):
         scorer = ce.Scorer(open_encoder(str(tiny)), replace(CALM, rate=5e-3, head_rate=5e-3, epochs=30))
