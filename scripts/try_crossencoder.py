@@ -3,26 +3,30 @@
     python scripts/try_crossencoder.py time                                   # one thread, lessons as an agent is shown them
     python scripts/try_crossencoder.py learn --tasks 200 --rate 1e-3 --epochs 6
     python scripts/try_crossencoder.py learn --shuffle                        # the same labels, dealt out to other sets
+    python scripts/try_crossencoder.py learn --small                          # the small scorer, which sees no text
 
 Tasks and records are those of `train.planted`, put into words: a question says what it is about and how hard it is, a record what it is
-about and what it does. Every task has four candidates; sets of one and two were tried four times each.
+about and what it does. Every task has up to four candidates; sets of one and two were tried four times each. Labels are what was seen
+less the true chance without a record.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
 import numpy as np
 
+from mulligan.read.features import features
 from mulligan.read.sets import Set, candidate_sets
 from mulligan.records import Record
-from mulligan.train import crossencoder, planted
+from mulligan.train import crossencoder, event, planted, uplift
 from mulligan.train.crossencoder import Example, Scorer, Settings
 from mulligan.train.encoders import open_encoder
+from mulligan.train.uplift import Calibration
 
 ABOUT = ("rivers", "mountains", "lakes", "cities", "roads", "islands")
 PLACES = ("Kansas", "Ohio", "Texas", "Maine", "Utah", "Iowa", "Idaho", "Nevada")
@@ -37,6 +41,7 @@ SAID = {
     "filler": "The table of {0} was made in the spring.",
 }
 TRIES = 4
+Judge = Callable[[planted.Posed, Example], np.ndarray]
 
 
 def worded(one: planted.Planted) -> Record:
@@ -73,34 +78,59 @@ def some(one: Example, many: int, rng: np.random.Generator) -> Example:
     return replace(one, sets=tuple(one.sets[n] for n in kept), **parts)
 
 
+def numbers(domain: planted.Domain, posed: planted.Posed, one: Example) -> uplift.Example:
+    """The same task as the small scorer sees it: features, with the counts of earlier uses among them, and vectors."""
+    g, x = features(planted.situation(posed, ()), posed.candidates)
+    vectors = np.stack([domain.planted[c.record.id].vector for c in posed.candidates])
+    labels = {name: getattr(one, name) for name in ("sets", "uplift", "variance", "believed")}
+    return uplift.Example(g=g, x=x, vectors=vectors, asked=posed.vector, **labels)
+
+
+def fit(given: argparse.Namespace, domain: planted.Domain, known: Sequence[tuple[planted.Posed, Example]]) -> tuple[Judge, Calibration]:
+    """What gives calibrated uplifts of all sets of a task, and how it is calibrated."""
+    if given.small:
+        weights, told = uplift.fit([numbers(domain, *one) for one in known], uplift.Settings(), embedder="planted")
+
+        def small(posed: planted.Posed, one: Example) -> np.ndarray:
+            e = numbers(domain, posed, one)
+            posing = event.Posing(name="", g=e.g, x=e.x, vectors=e.vectors, asked=e.asked)
+            return np.interp(event.scorer(weights, posing)(one.sets), *told.knots)
+
+        return small, told
+    settings = Settings(rate=given.rate, head_rate=given.head_rate, epochs=given.epochs, seed=given.seed)
+    settings = replace(settings, value=not given.no_value, policy=not given.no_policy)
+    scorer, told = crossencoder.fit([e for _, e in known], settings, encoder=given.encoder)
+    return lambda posed, one: scorer.calibrated(scorer.of(one.asked, one.records)(one.sets)), told
+
+
 def learn(given: argparse.Namespace) -> dict[str, object]:
     """Train on some tasks, choose on others: the mean chance of what was chosen, as a share of the way from no record to the best set."""
     domain = planted.Domain(given.seed, slots=4)
     rng = np.random.default_rng(given.seed)
-    known = [some(e, given.sets, rng) for _, e, _ in examples(domain, given.tasks, 0)]
+    known = [(posed, some(e, given.sets, rng)) for posed, e, _ in examples(domain, given.tasks, 0)]
     if given.shuffle:
-        dealt = rng.permutation(np.concatenate([e.uplift for e in known]))
-        cuts = np.split(dealt, np.cumsum([len(e.uplift) for e in known])[:-1])
-        known = [replace(e, uplift=own, believed=own) for e, own in zip(known, cuts, strict=True)]
-    settings = Settings(rate=given.rate, head_rate=given.head_rate, epochs=given.epochs, seed=given.seed, value=not given.no_value)
+        dealt = rng.permutation(np.concatenate([e.uplift for _, e in known]))
+        cuts = np.split(dealt, np.cumsum([len(e.uplift) for _, e in known])[:-1])
+        known = [(posed, replace(e, uplift=own, believed=own)) for (posed, e), own in zip(known, cuts, strict=True)]
     started = time.monotonic()
-    scorer, told = crossencoder.fit(known, replace(settings, policy=not given.no_policy), encoder=given.encoder)
+    judge, told = fit(given, domain, known)
     seconds = time.monotonic() - started
-    reached, rows = [], examples(domain, given.held, 1)
-    for posed, e, chance in rows:
-        values = np.concatenate([[0], scorer.calibrated(scorer.of(e.asked, e.records)(e.sets))])
+    reached = []
+    for posed, e, chance in examples(domain, given.held, 1):
+        values = np.concatenate([[0], judge(posed, e)])
         reached.append((chance[0], chance[values.argmax()], chance.max(), chance[1], domain.harms(posed), values.argmax() == 0))
     none, got, best, first, harmed, skipped = np.array(reached, np.float64).T
     return {
         "tasks": len(known),
-        "readings": given.epochs * sum(1 + len(e.sets) for e in known),
+        "readings": given.epochs * sum(1 + len(e.sets) for _, e in known),
         "seconds": round(seconds),
         "none": none.mean(),
         "first": first.mean(),
         "reached": got.mean(),
         "best": best.mean(),
         "share": (got.mean() - none.mean()) / (best.mean() - none.mean()),
-        "skips where all harm": skipped[harmed == 1].mean() if harmed.any() else None,
+        "all harm": int(harmed.sum()),
+        "skips there": int(skipped[harmed == 1].sum()),
         "slope": told.slope,
         "error": told.error,
         "signs": told.signs,
@@ -164,7 +194,7 @@ def main() -> None:
     parser.add_argument("--head-rate", type=float, default=1e-3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    for switch in ("--no-value", "--no-policy", "--shuffle"):
+    for switch in ("--no-value", "--no-policy", "--shuffle", "--small"):
         parser.add_argument(switch, action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
