@@ -44,6 +44,8 @@ MAY_IMPORT = {
     "read.uplift": f"{STAGE} read.features read.learned read.sets read.weights",
     "read.weights": "nouns errors read.features",  # which weights name by its hash
     "train": "",
+    "train.crossencoder": "errors records embeddings read.features read.reconstruction read.sets read.uplift read.weights train*",
+    "train.encoders": "errors records read.reconstruction",  # a scorer reads lessons as an agent is shown them
     # training and serving share one feature function
     "train.*": "nouns records errors protocols points store read.features read.learned read.sets read.uplift read.weights train*",
     "read.*": STAGE,
@@ -99,7 +101,7 @@ MAY_USE = {
     "matplotlib": "experiment.report*",
     "numpy": "*",
     "torch transformers trl peft sklearn scipy": "train.*",
-    "safetensors": "read.weights",
+    "safetensors": "read.weights train.crossencoder",
     "starlette fastapi uvicorn mcp asyncio": "server",
     "subprocess multiprocessing concurrent.futures pty": PROCESSES,
     "os.fork* os.system os.popen os.exec* os.spawn* os.posix_spawn*": PROCESSES,

@@ -275,6 +275,13 @@ class TestScorer:
         _, calibration = uplift.fit(noise, QUICK, embedder="e")
         assert calibration.slope < 0.4
 
+    def test_one_network_alone_is_calibrated_on_a_third(self):
+        _, calibration = uplift.fit(examples(30), replace(QUICK, seeds=(0,), updates=30), embedder="e")
+        assert calibration.points == 10 * 8
+
+    def test_few_tasks_are_seen_by_all(self):
+        assert uplift.fit(examples(3), replace(QUICK, updates=5), embedder="e")[1].points == 3 * 8
+
     def test_nothing_to_learn_from(self):
         with pytest.raises(ValueError, match="no task"):
             uplift.fit([], QUICK, embedder="e")

@@ -71,9 +71,9 @@ def render(
     shown: list[str] = []
     for record in records:
         for full in (True, False):
-            lesson = _lesson(record, contrast=contrast, full=full, conditions=conditions)
-            if may_show(record) and count(_block([*lessons, lesson], records)) <= budget:
-                lessons.append(lesson)
+            quoted = lesson(record, contrast=contrast, full=full, conditions=conditions)
+            if may_show(record) and count(_block([*lessons, quoted], records)) <= budget:
+                lessons.append(quoted)
                 shown.append(record.id)
                 break
     return (_block(lessons, records) if lessons else ""), tuple(shown)
@@ -110,7 +110,8 @@ def _block(lessons: Sequence[str], records: Sequence[Record]) -> str:
     return "\n".join([OPEN, header, *lessons, CLOSE])
 
 
-def _lesson(record: Record, *, contrast: bool, full: bool, conditions: bool) -> str:
+def lesson(record: Record, *, contrast: bool = False, full: bool = True, conditions: bool = True) -> str:
+    """One record as a block shows it. `full` with the change and the condition, where there is room."""
     score = f"{float(record.gain.original):.2g} to {float(record.gain.changed):.2g}" if record.gain.verified else "unchecked"
     mark = ' flagged="reads like an instruction"' if is_commanding(record) else ""
     lines = [f'<lesson from="{_quote(record.provenance.task)}" score="{score}"{mark}>']

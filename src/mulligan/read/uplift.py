@@ -15,7 +15,7 @@ from mulligan.errors import InvalidData
 from mulligan.protocols import Embedder
 from mulligan.read.features import SLOT, Floats
 from mulligan.read.learned import Learned
-from mulligan.read.sets import Set, candidate_sets
+from mulligan.read.sets import Score, Set, candidate_sets
 from mulligan.read.weights import Weights
 from mulligan.records import Candidate, Selection, Situation
 
@@ -43,18 +43,9 @@ class Uplift(Learned):
         if not candidates:
             return Selection(chosen=None, policy=self.name)
         vectors, score = self.scorer(situation, candidates)
-        sets = candidate_sets(vectors, score, size=self.size, name=situation.task.id)
-        raw = score(sets[1:])
-        values = self.calibrated(raw)
-        best = int(np.lexsort((raw, values))[-1]) if len(values) else 0  # calibration has plateaus: there the raw score decides
-        if not len(values) or values[best] <= 0:
-            return Selection(chosen=None, values=(0.0,) * len(candidates), policy=self.name)
-        first, *more = sorted(sets[1 + best], key=lambda place: candidates[place].record.id)
-        alone = self.calibrated(score([(place,) for place in range(len(candidates))]))
-        shown = tuple(round(float(value), 6) for value in alone)
-        return Selection(chosen=first, more=tuple(more), values=shown, policy=self.name)
+        return chosen(situation, candidates, vectors, score, self.calibrated, size=self.size, policy=self.name)
 
-    def scorer(self, situation: Situation, candidates: Sequence[Candidate]) -> tuple[Floats, Callable[[Sequence[Set]], Floats]]:
+    def scorer(self, situation: Situation, candidates: Sequence[Candidate]) -> tuple[Floats, Score]:
         """The records' vectors, and what gives the uplift of sets of them, not calibrated; the empty set's is 0."""
         g, x = self.standardised(situation, candidates)
         vectors = self._of([candidate.record.id for candidate in candidates])
@@ -72,6 +63,29 @@ class Uplift(Learned):
         if missing := [key for key in keys if key not in self._known]:
             self._known |= dict(zip(missing, self._vectors(missing), strict=True))
         return np.stack([self._known[key] for key in keys])
+
+
+def chosen(
+    situation: Situation,
+    candidates: Sequence[Candidate],
+    vectors: Floats,
+    score: Score,
+    calibrated: Callable[[Floats], Floats],
+    *,
+    size: int,
+    policy: str,
+) -> Selection:
+    """The best candidate set of up to `size` by calibrated uplift, or none: the choice of every scorer of sets."""
+    sets = candidate_sets(vectors, score, size=size, name=situation.task.id)
+    raw = score(sets[1:])
+    values = calibrated(raw)
+    best = int(np.lexsort((raw, values))[-1]) if len(values) else 0  # calibration has plateaus: there the raw score decides
+    if not len(values) or values[best] <= 0:
+        return Selection(chosen=None, values=(0.0,) * len(candidates), policy=policy)
+    first, *more = sorted(sets[1 + best], key=lambda place: candidates[place].record.id)
+    alone = calibrated(score([(place,) for place in range(len(candidates))]))
+    shown = tuple(round(float(value), 6) for value in alone)
+    return Selection(chosen=first, more=tuple(more), values=shown, policy=policy)
 
 
 Layer = tuple[Floats, Floats]  # stacked over seeds: (seeds, in, out) and (seeds, 1, out)

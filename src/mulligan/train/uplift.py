@@ -23,8 +23,19 @@ BINS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """SPEC C3 where it says so. `value` and `policy` switch the two losses."""
+class Losses:
+    """What a scorer of sets is fitted to, small or large (SPEC C3). `value` and `policy` switch the two losses."""
+
+    value: bool = True
+    policy: bool = True
+    policy_share: float = 0.5
+    temperature: float = 0.1
+    delta: float = 0.5  # of the Huber loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Losses):
+    """Of the small scorer."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     size: int = 5  # K: records a set
@@ -35,11 +46,6 @@ class Settings:
     decay: float = 3.0
     updates: int = 1_500
     batch: int = 32
-    value: bool = True
-    policy: bool = True
-    policy_share: float = 0.5
-    temperature: float = 0.1
-    delta: float = 0.5  # of the Huber loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +130,8 @@ def fit(examples: Sequence[Example], settings: Settings, *, embedder: str, domai
         raise ValueError("no task with a set that was tried")
     scale = _scales(examples)
     data, many = _tensors(examples, scale, settings.size, settings.projection), len(settings.seeds)
-    fold = np.arange(len(examples)) % many if len(examples) >= 2 * many else np.full(len(examples), -1)
+    spread = max(3, many)  # folds; a network alone goes without a third of the tasks
+    fold = np.arange(len(examples)) % spread if len(examples) >= 2 * spread else np.full(len(examples), -1)
     scorer = Scorer(data["rows"].shape[-1], settings)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=settings.rate, weight_decay=settings.decay)
     generators = [torch.Generator().manual_seed(100 + seed) for seed in settings.seeds]
@@ -146,39 +153,70 @@ def fit(examples: Sequence[Example], settings: Settings, *, embedder: str, domai
     return Weights(kind="uplift", arrays=arrays, domains=tuple(domains), embedder=embedder), calibration
 
 
-def loss(scores: Tensor, data: Mapping[str, Tensor], at: Tensor, settings: Settings) -> Tensor:
-    """Value: Huber, weighted by 1 / (variance + 0.05). Policy: cross-entropy between the choices among the tried sets and the empty one."""
-    uplift, variance, believed, tried = (data[name][at] for name in ("uplift", "variance", "believed", "tried"))
-    weight = tried / (variance + 0.05)
-    huber = nn.functional.huber_loss(scores, uplift, reduction="none", delta=settings.delta)
-    value = (huber * weight).sum() / weight.sum()
+def loss(scores: Tensor, data: Mapping[str, Tensor], at: Tensor, settings: Losses) -> Tensor:
+    """Value: the weighted mean over all sets of the batch. Policy: the mean over its tasks."""
+    value, weight, policy = terms(scores, {name: data[name][at] for name in ("uplift", "variance", "believed", "tried")}, settings)
+    return settings.value * value.sum() / weight.sum() + settings.policy * settings.policy_share * policy.mean()
+
+
+def terms(scores: Tensor, known: Mapping[str, Tensor], settings: Losses) -> tuple[Tensor, Tensor, Tensor]:
+    """From shapes (..., m), for each task: the sum of value losses, that of their weights, and the policy loss.
+
+    Value: Huber, weighted by certainty. Policy: cross-entropy between the choices among the tried sets and the empty one.
+    """
+    tried = known["tried"]
+    weight = tried * certainty(known["variance"])
+    huber = nn.functional.huber_loss(scores, known["uplift"], reduction="none", delta=settings.delta)
     nothing = torch.zeros_like(scores[..., :1])
-    wanted, got = (torch.cat([nothing, part.masked_fill(tried == 0, -torch.inf)], -1) / settings.temperature for part in (believed, scores))
-    crossed = torch.where(torch.isfinite(wanted), wanted.softmax(-1) * got.log_softmax(-1).clamp(min=-1e4), torch.zeros(()))
-    policy = -crossed.sum(-1).mean() * settings.temperature  # on the scale of the values
-    return settings.value * value + settings.policy * settings.policy_share * policy
+    wanted, got = (
+        torch.cat([nothing, part.masked_fill(tried == 0, -torch.inf)], -1) / settings.temperature for part in (known["believed"], scores)
+    )
+    crossed = torch.where(torch.isfinite(wanted), wanted.softmax(-1) * got.log_softmax(-1).clamp(min=-1e4), torch.zeros_like(wanted))
+    policy = -crossed.sum(-1) * settings.temperature  # on the scale of the values
+    return (huber * weight).sum(-1), weight.sum(-1), policy
+
+
+def certainty(variance: Tensor) -> Tensor:
+    """What a label of that variance weighs in the value loss."""
+    return 1 / (variance + 0.05)
 
 
 def _calibrated(scores: Floats, data: Mapping[str, Tensor], fold: NDArray[np.int64]) -> Calibration:
-    """From scores (seeds, N, m): of each task, that of the network which did not see it; of all networks where all saw it."""
+    """From scores (seeds, N, m): of each task, that of the network which did not see it; of all networks where all saw every task."""
     tried = data["tried"].numpy().astype(bool)
-    held = scores.mean(0) if (fold < 0).all() else np.stack([scores[number, n] for n, number in enumerate(fold)])
-    x, y = held[tried].astype(np.float64), data["uplift"].numpy()[tried].astype(np.float64)
+    held = scores.mean(0) if (fold < 0).all() else np.stack([scores[min(number, len(scores) - 1), n] for n, number in enumerate(fold)])
+    tried &= (fold < len(scores))[:, None]  # a network alone leaves tasks that it saw
+    return calibration(held[tried].astype(np.float64), data["uplift"].numpy()[tried].astype(np.float64))
+
+
+def calibration(x: NDArray[np.float64], y: NDArray[np.float64]) -> Calibration:
+    """How scores `x` read as uplifts, from what was found there, `y`, both (n,): isotonic from `ISOTONIC` points, else affine.
+
+    Error and signs are of each half under the map that the other half gives.
+    """
     spread = float(x.var())
     slope = float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread > 1e-12 else 0.0
-    if len(x) >= ISOTONIC:
-        from sklearn.isotonic import IsotonicRegression
-
-        iso = IsotonicRegression(out_of_bounds="clip").fit(x, y)
-        knots = np.stack([iso.X_thresholds_, iso.y_thresholds_])
-    else:
-        ends = np.array([x.min() - 1, x.max() + 1])
-        knots = np.stack([ends, y.mean() + max(0.0, slope) * (ends - x.mean())])
+    knots, half = _knots(x, y), np.arange(len(x)) % 2
     mapped = np.interp(x, *knots)
+    if len(x) >= 4:
+        for side in (0, 1):
+            mapped[half == side] = np.interp(x[half == side], *_knots(x[half != side], y[half != side]))
     bins = np.array_split(np.argsort(mapped), min(BINS, len(mapped)))
     error = sum(len(b) * abs(mapped[b].mean() - y[b].mean()) for b in bins) / len(mapped)
     signs = float((np.sign(mapped) == np.sign(y))[y != 0].mean()) if (y != 0).any() else 1.0
     return Calibration(points=len(x), slope=slope, error=float(error), signs=signs, knots=knots.astype(np.float32))
+
+
+def _knots(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The map from score to uplift, shape (2, k)."""
+    if len(x) >= ISOTONIC:
+        from sklearn.isotonic import IsotonicRegression
+
+        iso = IsotonicRegression(out_of_bounds="clip").fit(x, y)
+        return np.stack([iso.X_thresholds_, iso.y_thresholds_])
+    spread, ends = float(x.var()), np.array([x.min() - 1, x.max() + 1])
+    slope = float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread > 1e-12 else 0.0
+    return np.stack([ends, y.mean() + max(0.0, slope) * (ends - x.mean())])
 
 
 def _scales(examples: Sequence[Example]) -> dict[str, Floats]:
