@@ -26,9 +26,10 @@ class Scale:
     grown: tuple[int, ...] = (200, 2_000, 20_000)  # records in the store of a learner
     times: int = 300  # repetitions of what takes milliseconds
     starts: int = 15  # of what takes a fraction of a second
+    decisions: int = 20_000  # that a learner is trained on
 
 
-QUICK = Scale(sizes=(200, 2_000), grown=(200, 2_000), times=60, starts=5)
+QUICK = Scale(sizes=(200, 2_000), grown=(200, 2_000), times=60, starts=5, decisions=2_000)
 
 
 @dataclass(frozen=True, kw_only=True)

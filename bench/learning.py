@@ -4,7 +4,6 @@ Weights are drawn at random: what they say does not change what they take. Train
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -73,13 +72,14 @@ def _trained(scale: Scale) -> Iterator[Figure]:
     )
     yield figure("EVSI of a task with 32 arms", taken, "sorting as often", least, bar=EVSI)
     domain = Domain(0)
-    played = [play(domain, posed, Explore(round_), rng) for round_ in range(4) for posed in domain.tasks(2_300)]
+    played = [play(domain, posed, Explore(round_), rng) for round_ in range(4) for posed in domain.tasks(scale.decisions // 7)]
     known = rows(played, domains=("planted",), penalties=Penalties())
-    known = known.take(np.arange(min(len(known), 20_000)))
+    known = known.take(np.arange(min(len(known), scale.decisions)))
     began = perf_counter()
-    dqn.train(known)
+    dqn.train(known, dqn.Settings(least=1))
     took = 1_000 * (perf_counter() - began)
-    yield replace(figure(f"training the DQN on {len(known):,} decisions, three seeds", [took], bar=TRAINING))
+    whole = scale.decisions == Scale().decisions
+    yield figure("training the DQN, three seeds", [took], size=len(known), bar=TRAINING if whole else None)
 
 
 def _weights(kind: str, arrays: dict[str, np.ndarray], embedder: str = "") -> Weights:

@@ -18,6 +18,7 @@ ROW = {"name", "size", "unit", "p50", "p95", "n", "bar", "bar_on", "within_bar",
 NAMES = {
     "start": ["import mulligan", "mulligan --help", "import numpy", "a new process recalls once"],
     "select": ["selector never", "selector top1", "selector threshold", "selector utility"],
+    "learned": ["selector dqn", "selector paired", "selector thompson", "selector of sets, 32 of 50 records"],
     "write": ["durable write of a decision with its evidence", "durable write of a record with its vector"],
     "learn": ["learn from a failure, below capacity,", "growth of learning, at capacity, from 20"],
     "recall": ["open and recall once", "recall", "recall after a failed attempt", "growth of recall from 20"],
@@ -50,7 +51,7 @@ def test_every_group_gives_rows_with_their_references(group: str, request: pytes
     if group == "check":
         request.getfixturevalue("walled")
 
-    tiny = Scale(sizes=(20, 40), grown=(20, 40), times=4, starts=1)
+    tiny = Scale(sizes=(20, 40), grown=(20, 40), times=4, starts=1, decisions=100)
     rows: list[dict[str, Any]] = [one.row() for one in measure(tiny, {group: GROUPS[group]})]
     assert [name for name in NAMES[group] if name not in {row["name"] for row in rows}] == []
     for row in rows:

@@ -73,14 +73,6 @@ def test_recall_withholds_a_share_with_its_propensity_and_writes_nothing() -> No
         assert {r.selection.propensity for r in recalled(Fraction(0), store)} == {1.0}
 
 
-def test_receipts_of_before_keep_their_ids() -> None:
-    old = receipt(1, "rec_a")
-    assert old.id != receipt(1, "rec_a", withheld=True).id
-    from mulligan.nouns import content_id, to_plain
-
-    assert old.id == content_id("rcp", {name: value for name, value in to_plain(old).items() if name != "withheld"})
-
-
 # ---- effects ----
 
 
