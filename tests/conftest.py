@@ -11,6 +11,7 @@ import pytest
 from mulligan.errors import UsageError
 from mulligan.worlds.sandbox import Limits, Program, Sandbox
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tensors in tests are small: threads of several workers would only wait for one another
 hypothesis.settings.register_profile("mulligan", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 hypothesis.settings.load_profile("mulligan")
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from test_cli import Call, call  # noqa: F401  # a fixture
 from toy import ToyWorld, toy_tasks
 
 pytest.importorskip("torch", reason="the train extra is not installed")
+
+from mulligan.train import uplift
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,7 @@ def test_train_a_selector_and_recall_with_it(call: Call, here: Path) -> None:  #
 
 def test_train_uplift(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr("mulligan.building.WORLDS", {"toy": "toy:ToyWorld"})
+    monkeypatch.setattr(uplift, "Settings", partial(uplift.Settings, updates=20))
     told = json.loads(call("train", "uplift", "--plays", "run.db", "--size", "2", "--json")[1])
     assert told["about"]["tasks"] == 5
     assert told["about"]["probes"] == 0

@@ -172,8 +172,8 @@ class TestDqn:
         assert learner.targets(batch)[0].tolist() == pytest.approx(expected, abs=1e-5)
 
     def test_seeds_do_not_feel_one_another(self, known):
-        alone, _ = dqn.train(known, dqn.Settings(seeds=(1,), updates=60))
-        beside, _ = dqn.train(known, dqn.Settings(seeds=(0, 1, 2), updates=60))
+        alone, _ = dqn.train(known, dqn.Settings(seeds=(1,), updates=15))
+        beside, _ = dqn.train(known, dqn.Settings(seeds=(0, 1, 2), updates=15))
         for name, array in alone.arrays.items():
             expected = array if name.endswith(("mean", "scale")) else array[0]
             got = beside.arrays[name] if name.endswith(("mean", "scale")) else beside.arrays[name][1]
@@ -252,6 +252,7 @@ class TestPlantedTruth:
             best = planted.value(domain, posed, None, Penalties())
             assert all(planted.value(domain, posed, s, Penalties()) <= best + 1e-9 for s in (Never(), Top1(), Top1(place=1), Uniform(0)))
 
+    @pytest.mark.timeout(90)  # a thousand updates, twice
     def test_the_dqn_learns_and_skips_and_finds_nothing_where_outcomes_are_shuffled(self, domain):
         """Small, to be quick; the whole, with ten seeds and its bars, is in docs/results/learning.md."""
         played, held = explored(domain, 1_200), domain.tasks(100, stream=1)

@@ -1,6 +1,7 @@
 """Changed programs and games: texts taken apart and written anew, and pairs from records."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -162,6 +163,10 @@ def test_strange_programs_give_no_pair(tmp_path: Path, text: str) -> None:
 MAIL = "take letter from desk"
 
 
+needs_engine = pytest.mark.skipif(find_spec("textworld") is None, reason="needs the extra text: pip install 'mulligan[text]'")
+
+
+@needs_engine
 @pytest.mark.parametrize("kind", ["lookalike", "paraphrase", "placebo"])
 def test_a_game_changes_its_goal_or_what_does_not_matter(tmp_path: Path, kind: Kind) -> None:
     from mulligan.tasks.sample import load_games
@@ -176,6 +181,7 @@ def test_a_game_changes_its_goal_or_what_does_not_matter(tmp_path: Path, kind: K
     assert variant.gold == MAIL or kind == "lookalike"
 
 
+@needs_engine
 def test_a_command_that_leads_nowhere_gives_no_pair(tmp_path: Path) -> None:
     from mulligan.tasks.sample import load_games
     from mulligan.worlds.textgame import TextGameWorld
