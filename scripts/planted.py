@@ -6,38 +6,22 @@ of 400 tasks with 300 probes each, by EVSI and at random, against the best set. 
 
 import argparse
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from mulligan.protocols import Selector
-from mulligan.read.features import features
 from mulligan.read.learned import Dqn, Linear, Thompson
 from mulligan.read.selection import Never, Threshold, Top1
 from mulligan.read.sets import Set
-from mulligan.records import Candidate, Selection, Situation
 from mulligan.train import dqn, event, planted, rivals, uplift
 from mulligan.train.event import Posing
-from mulligan.train.planted import Domain, Posed
+from mulligan.train.planted import Domain, Posed, Uniform
 from mulligan.train.rows import Penalties, Rows, rows
 
 HELD = 400
 EVENT, PROBES, SIZE = 400, 300, 3
-
-
-class Uniform:
-    """Any choice with the same probability."""
-
-    name = "uniform"
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
-        place = int(self._rng.integers(len(candidates) + 1))
-        return Selection(chosen=place - 1 if place else None, propensity=1 / (len(candidates) + 1), policy=self.name)
 
 
 def explored(domain: Domain, many: int, shuffle: bool = False) -> Rows:
@@ -73,9 +57,8 @@ def selectors(seeds: int, many: int) -> None:
 
 def posing(domain: Domain, posed: Posed) -> Posing:
     """A task as the scorer of sets sees it."""
-    g, x = features(planted.situation(posed, ()), posed.candidates, ("planted",))
     vectors = np.stack([domain.planted[c.record.id].vector for c in posed.candidates])
-    return Posing(name=posed.task.id, g=g, x=x, vectors=vectors, asked=posed.vector)
+    return Posing.of(planted.situation(posed, ()), posed.candidates, vectors=vectors, asked=posed.vector, domains=("planted",))
 
 
 def chance(domain: Domain, posed: Posed, one: Set) -> float:

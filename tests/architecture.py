@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "replies": "nouns records errors",
     "edits": "",
     "naming": "records",
-    "points": "records errors store meter read.reconstruction",  # the log, as selectors saw it
+    "points": "nouns records errors store meter read.reconstruction",  # the log, as selectors saw it
     "pool": "nouns records errors protocols",
     "migrations": "",
     "database": "errors migrations",
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "read.retrieval": f"{STAGE} store search",  # retrieval alone asks the store
     "read.selection": f"{STAGE} read.weights",
     "read.learned": f"{STAGE} read.features read.weights",
-    "read.sets": "read.features",
+    "read.sets": "nouns read.features",
     "read.uplift": f"{STAGE} read.features read.learned read.sets read.weights",
     "read.weights": "nouns errors read.features",  # which weights name by its hash
     "train": "",

@@ -24,21 +24,8 @@ from mulligan.train import dqn, rivals  # noqa: E402
 FREE = Penalties(call=0, failure=0, tokens=0)
 
 
-class Uniform:
-    """Any choice with the same probability, drawn anew: what learners are trained on in the simulated domain."""
-
-    name = "uniform"
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def select(self, situation, candidates):
-        place = int(self._rng.integers(len(candidates) + 1))
-        return Selection(chosen=place - 1 if place else None, propensity=1 / (len(candidates) + 1), policy=self.name)
-
-
 def explored(domain, many, seed=0):
-    rng, chooser = np.random.default_rng(seed), Uniform(seed)
+    rng, chooser = np.random.default_rng(seed), planted.Uniform(seed)
     return [planted.play(domain, posed, chooser, rng) for posed in domain.tasks(many)]
 
 
@@ -250,7 +237,9 @@ class TestPlantedTruth:
     def test_no_policy_beats_the_best(self, domain):
         for posed in domain.tasks(40, stream=1):
             best = planted.value(domain, posed, None, Penalties())
-            assert all(planted.value(domain, posed, s, Penalties()) <= best + 1e-9 for s in (Never(), Top1(), Top1(place=1), Uniform(0)))
+            assert all(
+                planted.value(domain, posed, s, Penalties()) <= best + 1e-9 for s in (Never(), Top1(), Top1(place=1), planted.Uniform(0))
+            )
 
     @pytest.mark.timeout(90)  # a thousand updates, twice
     def test_the_dqn_learns_and_skips_and_finds_nothing_where_outcomes_are_shuffled(self, domain):

@@ -68,36 +68,29 @@ def _episodes(opened: "Store", plays: Path | None) -> "list[Episode]":
 
 
 def _selector(opened: "Store", episodes: "list[Episode]", name: str) -> "Weights":
-    from mulligan.points import tokens_of
+    from mulligan.points import Known, tokens_of
 
     try:
         from mulligan.train import fitting
     except ImportError as error:
         raise _missing(error) from None
-    kept = [e for e in episodes if all(_is_stored(opened, r.candidates) for r in e.receipts)]
+    known = Known(opened)
+    kept = [e for e in episodes if all(known.records(r.candidates) is not None for r in e.receipts)]
     return fitting.fit(name, fitting.known(kept, opened.several, tokens_of))
 
 
 def _uplift(opened: "Store", episodes: "list[Episode]", size: int) -> "Weights":
     from mulligan import building
+    from mulligan.points import Known
 
     try:
         from mulligan.train import fitting
     except ImportError as error:
         raise _missing(error) from None
     worlds = {domain: building.world(domain) for domain in {e.task.domain for e in episodes}}
-    kept = [e for e in episodes if e.receipts[0].candidates and _is_stored(opened, e.receipts[0].candidates)]
+    known = Known(opened)
+    kept = [e for e in episodes if (keys := e.receipts[0].candidates) and known.records(keys) is not None]
     return fitting.sets(kept, opened, building.store_embedder(opened), lambda task: worlds[task.domain].facts(task), size=size)
-
-
-def _is_stored(opened: "Store", keys: tuple[str, ...]) -> bool:
-    from mulligan.errors import StoreError
-
-    try:
-        opened.several(keys)
-    except StoreError:
-        return False
-    return True
 
 
 def _missing(error: ImportError) -> MissingExtra:

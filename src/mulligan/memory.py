@@ -6,7 +6,7 @@ recall:  Situation → need → search → retrieval → selection → reconstru
 This is the only module that knows the order of the stages. `recall` writes nothing; its receipt comes back through `settle`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -206,7 +206,7 @@ class Memory:
     def told(self, situation: Situation, chosen: Sequence[Record]) -> Told:
         """What the agent is told of the chosen records: their quotation, or what the model made of it for `situation`."""
         how = self.settings
-        text, shown = self._quoted(chosen, rewriting.READ if how.rewrite else how.budget)
+        text, shown = self.quoted(chosen, rewriting.READ if how.rewrite else None)
         if not shown or not how.rewrite or self.model is None:
             return Told(text=text, records=shown)
         read = [record for record in chosen if record.id in shown]
@@ -221,9 +221,16 @@ class Memory:
         kept = shown if made.text else ()
         return Told(text=block, records=kept, words=made.text, rewrite=made.outcome, why=made.why, usage=made.usage)
 
-    def _quoted(self, records: Sequence[Record], budget: int) -> tuple[str, tuple[str, ...]]:
+    def quoted(self, records: Sequence[Record], budget: int | None = None) -> tuple[str, tuple[str, ...]]:
+        """The block that quotes `records` under the settings, or under another `budget` of tokens, and the ids that are in it."""
         how = self.settings
-        return reconstruction.render(records, count=estimate_tokens, budget=budget, contrast=how.contrast, conditions=how.conditions)
+        return reconstruction.render(
+            records,
+            count=estimate_tokens,
+            budget=how.budget if budget is None else budget,
+            contrast=how.contrast,
+            conditions=how.conditions,
+        )
 
     def settle(self, receipt: Receipt, outcome: Outcome | None = None, *, utility: float | None = None) -> None:
         """Report how an attempt with this guidance went: `outcome` against the same attempt without it, `utility` (in [0, 1]) by itself.
@@ -260,13 +267,7 @@ class Memory:
     def retrieve(self, situation: Situation) -> tuple[list[Candidate], Usage]:
         """The candidates for `situation`, best first, and what judging their conditions cost."""
         spent: list[Usage] = []
-
-        def judge(condition: Condition, situation: Situation) -> bool:
-            if self.model is None:
-                return False
-            truth, completion = retrieval.judge(condition, situation, self.model)
-            spent.append(completion.usage)
-            return truth
+        judge = self.judge(spent)
 
         def holds(record: Record) -> bool:
             return not self.settings.conditions or retrieval.condition_holds(record.condition, situation, judge)
@@ -286,12 +287,24 @@ class Memory:
         )
         return [replace(candidate, tokens=self.tokens(candidate.record)) for candidate in kept], sum(spent, Usage())
 
+    def judge(self, spent: list[Usage]) -> Callable[[Condition, Situation], bool]:
+        """What judges conditions in words by the model, and notes in `spent` what it cost; without a model none holds."""
+
+        def judged(condition: Condition, situation: Situation) -> bool:
+            if self.model is None:
+                return False
+            truth, completion = retrieval.judge(condition, situation, self.model)
+            spent.append(completion.usage)
+            return truth
+
+        return judged
+
     def tokens(self, record: Record) -> int:
         """What showing a record alone costs; counted once a record."""
         if record.id not in self._lengths:
             if len(self._lengths) >= KEPT_FACTS:
                 self._lengths.clear()
-            self._lengths[record.id] = estimate_tokens(self._quoted([record], self.settings.budget)[0])
+            self._lengths[record.id] = estimate_tokens(self.quoted([record])[0])
         return self._lengths[record.id]
 
     def recallable(self, record: Record) -> bool:

@@ -53,6 +53,11 @@ def content_id(prefix: str, value: Any) -> str:
     return f"{prefix}_{hashlib.sha256(text).hexdigest()[:24]}"
 
 
+def number_of(text: str) -> int:
+    """64 bits that depend on `text` alone: for choices that are to look drawn and come out the same everywhere."""
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+
+
 @cache
 def _adapter(kind: Hashable) -> Any:
     from pydantic import TypeAdapter  # imported on first use: half of the package's start-up time

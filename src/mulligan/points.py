@@ -15,6 +15,7 @@ from itertools import accumulate
 
 from mulligan.errors import StoreError
 from mulligan.meter import estimate_tokens
+from mulligan.nouns import number_of
 from mulligan.read import reconstruction
 from mulligan.records import Attempt, Candidate, Episode, Receipt, Record, Selection, Situation, Task
 from mulligan.store import Store, StoredRecord
@@ -55,6 +56,11 @@ def action_of(selection: Selection) -> Action:
     return tuple(sorted(selection.places))
 
 
+def fold_of(group: str, folds: int) -> int:
+    """The fold of a group of tasks, always the same: models are fitted to some folds and asked about the others."""
+    return (number_of(group) >> 32) % folds
+
+
 def tokens_of(record: Record) -> int:
     """What showing a record alone costs under the default settings."""
     return estimate_tokens(reconstruction.render([record], count=estimate_tokens)[0])
@@ -75,7 +81,7 @@ def seen(
 def rebuild(store: Store, scope: str | None = None) -> Rebuilt:
     """The decision points of exactly that scope, or of all. Reads the whole log; writes nothing."""
     results = [result for result in store.results() if scope in (None, result.receipt.scope)]
-    told, known = _told(store, {result.receipt.id for result in results}), _Known(store)
+    told, known = _told(store, {result.receipt.id for result in results}), Known(store)
     points: list[Point] = []
     left_out: Counter[str] = Counter()
     for result in results:
@@ -92,7 +98,7 @@ def rebuild(store: Store, scope: str | None = None) -> Rebuilt:
     return Rebuilt(points=tuple(points), left_out=dict(left_out))
 
 
-class _Known:
+class Known:
     """Records by id, read once; a deleted one is remembered as missing."""
 
     def __init__(self, store: Store) -> None:
@@ -106,7 +112,7 @@ class _Known:
             self._tokens[record.id] = tokens_of(record)
         return self._tokens[record.id]
 
-    def records(self, keys: tuple[str, ...]) -> list[StoredRecord] | None:
+    def records(self, keys: Sequence[str]) -> list[StoredRecord] | None:
         """The records of those ids, or None if one is missing."""
         for key in keys:
             if key not in self._read:

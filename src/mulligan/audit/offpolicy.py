@@ -11,7 +11,6 @@ Where the log could not have done what the selector would do, its utility may be
 what a choice does to later attempts of the same task, and a fair figure for a selector that was fitted to the same log.
 """
 
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from mulligan.errors import UsageError
 from mulligan.experiment.statistics import cluster_draws
 from mulligan.nouns import noun
-from mulligan.points import Action, Point, action_of
+from mulligan.points import Action, Point, action_of, fold_of
 from mulligan.protocols import Selector
 from mulligan.records import Candidate
 
@@ -207,7 +206,7 @@ def _estimate(value: Any, low: Floats, high: Floats) -> Estimate:
 
 def _model(log: _Log) -> tuple[Floats, Floats]:
     """Predicted utility of what the selector would do and of what was done, each by a model that has not seen the point's group."""
-    fold, did = np.array([_fold(group) for group in log.groups]), np.array([bool(point.done) for point in log.points])
+    fold, did = np.array([fold_of(group, FOLDS) for group in log.groups]), np.array([bool(point.done) for point in log.points])
     x = {done: np.array([_row(p, p.done if done else want) for p, want in zip(log.points, log.wanted, strict=True)]) for done in (0, 1)}
     target, done = np.zeros(len(log.r)), np.zeros(len(log.r))
     for number in range(FOLDS):
@@ -217,10 +216,6 @@ def _model(log: _Log) -> tuple[Floats, Floats]:
             wants = here & np.array([bool(want) is arm for want in log.wanted])
             target[wants], done[here & (did == arm)] = x[0][wants] @ weights, x[1][here & (did == arm)] @ weights
     return target.clip(0, 1), done.clip(0, 1)
-
-
-def _fold(group: str) -> int:
-    return int.from_bytes(hashlib.sha256(group.encode("utf-8", "surrogatepass")).digest()[:4], "big") % FOLDS
 
 
 def _ridge(x: Floats, y: Floats, *, towards: float) -> Floats:

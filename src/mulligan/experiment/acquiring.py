@@ -11,12 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mulligan.experiment.stages import Bench, Episodes, weights_path
 from mulligan.memory import Memory
 from mulligan.nouns import content_id
-from mulligan.read.features import features
 from mulligan.read.selection import SETS
 from mulligan.read.sets import Set
 from mulligan.read.weights import save
@@ -43,7 +40,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """A training task with its candidates; `executed` are outcomes of plays by what was shown at their first decision."""
+    """A training task with its candidates, and what the scorer sees of it and of the plays that were executed there."""
 
     task: Task
     candidates: tuple[Candidate, ...]
@@ -58,23 +55,22 @@ class Prober:
     store: Store
     posed: Sequence[Posed]
     policy: str
-    _made: set[tuple[str, frozenset[str]]] = field(default_factory=set)
+    _made: set[tuple[str, str]] = field(default_factory=set)
 
     def execute(self, at: int, one: Set) -> tuple[float, bool]:
         """Whether the task is solved with that set, and whether this had to be played."""
         posed = self.posed[at]
         records = frozenset(posed.candidates[place].record.id for place in one)
-        new = one not in posed.posing.executed and (posed.task.id, records) not in self._made
-        self._made.add((posed.task.id, records))
-        episode = self._play(posed.task, records)
+        key, stage = content_id("set", sorted(records)), f"probe {self.policy}"
+        new = one not in posed.posing.executed and (posed.task.id, key) not in self._made
+        self._made.add((posed.task.id, key))
+        episode = self._play(posed.task, records, f"probe {key}")
         if new:
-            key, stage = content_id("set", sorted(records)), f"probe {self.policy}"
             self.bench.ledger.add_usage(f"{stage}/{posed.task.id}/{key}", stage=stage, task=posed.task.id, usage=episode.usage)
             self.bench.progress(stage, len(self._made), self.bench.experiment.memory.probes)
         return float(episode.solved), new
 
-    def _play(self, task: Task, records: frozenset[str]) -> Episode:
-        label = f"probe {content_id('set', sorted(records))}"
+    def _play(self, task: Task, records: frozenset[str], label: str) -> Episode:
         if (known := self.bench.ledger.episode_for(task.id, label)) is not None:
             return known
         memory = self.bench.memory(Memory, self.store, **self.bench.wide, chosen=Fixed(records))
@@ -118,13 +114,12 @@ def _posed(bench: Bench, store: Store, explored: Sequence[Episodes]) -> list[Pos
         candidates, _ = memory.retrieve(situation)
         if not candidates:
             continue
-        g, x = features(situation, candidates, domains)
         keys = [c.record.id for c in candidates]
         executed: dict[Set, list[float]] = {}
         for episode in (plays[task.id] for plays in explored):
             shown = tuple(sorted(keys.index(key) for key in episode.receipts[0].shown if key in keys)) if episode.receipts else ()
             executed[shown] = [float(episode.solved)]  # agents are greedy: the same set again is the same play
         (asked,) = bench.embedder.embed([memory.gist(task)])
-        posing = Posing(name=task.id, g=g, x=x, vectors=np.asarray(store.vectors(keys)), asked=asked, executed=executed)
-        found.append(Posed(task=task, candidates=tuple(candidates), posing=posing))
+        posing = Posing.of(situation, candidates, vectors=store.vectors(keys), asked=asked, domains=domains)
+        found.append(Posed(task=task, candidates=tuple(candidates), posing=replace(posing, executed=executed)))
     return found

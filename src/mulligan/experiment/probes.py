@@ -17,7 +17,7 @@ from mulligan.memory import Memory
 from mulligan.naming import fold, stands_in
 from mulligan.nouns import noun
 from mulligan.read import retrieval
-from mulligan.records import Condition, Record, Rewritten, Situation, Task, Usage
+from mulligan.records import Record, Rewritten, Situation, Task, Usage
 
 State = Literal["s+", "s-", "s0"]
 Fate = Literal[
@@ -122,15 +122,7 @@ def _answered(memory: Memory, task: Task, record: Record) -> tuple[Answer, Usage
     with memory.world.start(task) as state:
         situation = Situation(task=task, facts=memory.facts(task), observation=memory.world.observe(state))
     spent: list[Usage] = []
-
-    def judge(condition: Condition, situation: Situation) -> bool:
-        if memory.model is None:
-            return False
-        truth, completion = retrieval.judge(condition, situation, memory.model)
-        spent.append(completion.usage)
-        return truth
-
-    if memory.settings.conditions and not retrieval.condition_holds(record.condition, situation, judge):
+    if memory.settings.conditions and not retrieval.condition_holds(record.condition, situation, memory.judge(spent)):
         return Answer(fate="condition"), sum(spent, Usage())
     told = memory.told(situation, [record])
     fate: Fate = told.rewrite or ("accepted" if told.records else "not_shown")

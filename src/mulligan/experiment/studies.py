@@ -24,7 +24,6 @@ from mulligan.experiment.statistics import Interval, cluster_interval
 from mulligan.memory import Examined, Memory
 from mulligan.meter import estimate_tokens
 from mulligan.nouns import noun
-from mulligan.read import reconstruction
 from mulligan.records import Decision, Episode, Usage
 from mulligan.store import Store
 from mulligan.write.retention import strategy
@@ -222,11 +221,10 @@ def _evaluated(bench: Bench, line: Line, path: Path, learnt: Sequence[Episode], 
 
 def _guidance(memory: Memory, episodes: Sequence[Episode]) -> int:
     """Tokens of all lessons that were in the context."""
-    s, total = memory.settings, 0
+    total = 0
     for receipt in (receipt for episode in episodes for receipt in episode.receipts if receipt.shown):
         records = [stored.record for stored in memory.store.several(receipt.shown)]
-        text, _ = reconstruction.render(records, count=estimate_tokens, budget=s.budget, contrast=s.contrast, conditions=s.conditions)
-        total += estimate_tokens(text)
+        total += estimate_tokens(memory.quoted(records)[0])
     return total
 
 

@@ -7,12 +7,11 @@ was shown, so the difference of the two means is what it does. Attempts are weig
 Not promised: anything about records that are rarely chosen. Few attempts give a wide interval, and no verdict.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from mulligan.nouns import noun, to_json
+from mulligan.nouns import noun, number_of, to_json
 from mulligan.records import Receipt
 
 RULE = "interval<0;5-of-each;v1"
@@ -41,8 +40,7 @@ class Effect:
 
 def is_withheld(scope: str, task: str, attempt: int, share: Fraction) -> bool:
     """The coin: true for `share` of all decision points, always the same for the same one."""
-    digest = hashlib.sha256(to_json(["withheld", scope, task, attempt]).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") < share * 2**64
+    return number_of(to_json(["withheld", scope, task, attempt])) < share * 2**64
 
 
 def effects(results: Iterable[tuple[Receipt, float]]) -> list[Effect]:

@@ -5,24 +5,23 @@ skip. Values do not depend on the order of the candidates: each is seen beside t
 and how they are fitted: `train/dqn.py`, `train/rivals.py`.
 """
 
-import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from mulligan.errors import InvalidData
-from mulligan.nouns import to_json
+from mulligan.nouns import number_of, to_json
 from mulligan.read.features import GLOBAL, SLOT, Floats, features, others
 from mulligan.read.weights import Weights
 from mulligan.records import Candidate, Selection, Situation
 
-LINEAR = ("logistic", "paired", "contextual")
 DRAWS = 256  # of the weights, from which the propensity of a sampled choice is told
 
 
-class Learned:
-    """What all kinds share: standardised features, the largest value, ties to skip."""
+class Reading:
+    """What all that is learned shares: features, standardised as they were in training."""
 
     def __init__(self, weights: Weights) -> None:
         """Raises InvalidData for weights of other shapes."""
@@ -32,6 +31,15 @@ class Learned:
         self._x = weights.array("x_mean", slots), weights.array("x_scale", slots)
         if not (self._g[1].all() and self._x[1].all()):
             raise InvalidData(f"weights for {weights.kind} have a scale of 0: train again")
+
+    def standardised(self, situation: Situation, candidates: Sequence[Candidate]) -> tuple[Floats, Floats]:
+        """The features, each with the mean and the scale of the training data: shapes (G,) and (n, 11)."""
+        g, x = features(situation, candidates, self._domains)
+        return (g - self._g[0]) / self._g[1], (x - self._x[0]) / self._x[1]
+
+
+class Learned(Reading, ABC):
+    """Selectors of one record: the largest value, ties to skip."""
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         """The candidate of the largest value, if that exceeds the value of skipping."""
@@ -43,14 +51,9 @@ class Learned:
         shown = tuple(round(float(value), 6) for value in values)
         return Selection(chosen=chosen, values=shown, skip=round(skip, 6), propensity=propensity, policy=self.name)
 
-    def standardised(self, situation: Situation, candidates: Sequence[Candidate]) -> tuple[Floats, Floats]:
-        """The features, each with the mean and the scale of the training data: shapes (G,) and (n, 11)."""
-        g, x = features(situation, candidates, self._domains)
-        return (g - self._g[0]) / self._g[1], (x - self._x[0]) / self._x[1]
-
+    @abstractmethod
     def valued(self, situation: Situation, g: Floats, x: Floats) -> tuple[Floats, float, float]:
         """The value of each candidate, that of skipping, and the probability of the choice that follows from them."""
-        raise NotImplementedError
 
 
 class Dqn(Learned):
@@ -89,8 +92,7 @@ class Thompson(Learned):
         self._factors = {head: weights.array(f"{head}_factor", size, size) for head, size in sizes.items()}
 
     def valued(self, situation: Situation, g: Floats, x: Floats) -> tuple[Floats, float, float]:
-        text = to_json([situation.task.scope, situation.task.id, len(situation.history)]).encode("utf-8", "surrogatepass")
-        rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:8], "big"))
+        rng = np.random.default_rng(number_of(to_json([situation.task.scope, situation.task.id, len(situation.history)])))
         drawn = {
             head: mean + rng.standard_normal((DRAWS, len(mean)), np.float32) @ self._factors[head].T for head, mean in self._means.items()
         }
@@ -119,12 +121,11 @@ class Explore:
     """
 
     round: int = 0
-    name: str = field(default="explore")
+    name: str = "explore"
 
     def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
         history = [a.action for a in situation.history]
-        text = to_json(["explore", situation.task.scope, situation.task.id, history]).encode("utf-8", "surrogatepass")
-        start = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+        start = number_of(to_json(["explore", situation.task.scope, situation.task.id, history]))
         place = (start + self.round) % (len(candidates) + 1)
         return Selection(chosen=place - 1 if place else None, propensity=1 / (len(candidates) + 1), policy=self.name)
 
@@ -133,9 +134,8 @@ def _layers(weights: Weights, head: str, size: int) -> list[tuple[Floats, Floats
     """Three layers of a head, stacked over seeds: (seeds, in, out) and (seeds, 1, out)."""
     layers = []
     for n in range(3):
-        w = weights.array(f"{head}.{n}.weight", -1, size, -1)
-        layers.append((w, weights.array(f"{head}.{n}.bias", w.shape[0], 1, w.shape[2])))
-        size = w.shape[2]
+        layers.append(weights.layer(f"{head}.{n}", size))
+        size = layers[-1][0].shape[2]
     if size != 1:
         raise InvalidData(f"weights for {weights.kind} give {size} values a candidate: train again")
     return layers

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mulligan.errors import UnknownName, UsageError
 from mulligan.protocols import Selector
@@ -121,7 +121,10 @@ LEARNED: Mapping[str, str] = {  # these want weights
 }
 
 
-SETS: Mapping[str, str] = {"uplift": "evsi", "uplift_random": "random"}  # selectors of sets, and how their probes were chosen
+SETS: Mapping[str, Literal["evsi", "random"]] = {
+    "uplift": "evsi",
+    "uplift_random": "random",
+}  # selectors of sets, and how their probes were chosen
 
 
 def selector(name: str, weights: Path | None = None, **settings: Any) -> Selector:

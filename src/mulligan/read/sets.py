@@ -5,12 +5,12 @@ them: the best singles and pairs, prefixes of the ranking, greedy additions whil
 sets, what was executed and its neighbours, and two drawn at random. A set is a sorted tuple of places: order carries no meaning.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
 
+from mulligan.nouns import number_of
 from mulligan.read.features import Floats
 
 Set = tuple[int, ...]
@@ -46,7 +46,7 @@ def candidate_sets(vectors: Floats, score: Score, *, size: int, executed: Set | 
     found += [_diverse(vectors, alone, size), _diverse(vectors, -np.arange(n, dtype=np.float32) / np.float32(n), size)]
     if executed:
         found += [tuple(p for p in executed if p != left) for left in executed]
-    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "big"))
+    rng = np.random.default_rng(number_of(name))
     found += [tuple(rng.choice(n, size=int(rng.integers(1, min(size, n) + 1)), replace=False).tolist()) for _ in range(DRAWN)]
     return list(dict.fromkeys(tuple(sorted(s)) for s in found))[:most]
 

@@ -14,7 +14,7 @@ import numpy as np
 from mulligan.errors import InvalidData
 from mulligan.protocols import Embedder
 from mulligan.read.features import SLOT, Floats
-from mulligan.read.learned import Learned
+from mulligan.read.learned import Reading
 from mulligan.read.sets import Score, Set, candidate_sets
 from mulligan.read.weights import Weights
 from mulligan.records import Candidate, Selection, Situation
@@ -22,7 +22,7 @@ from mulligan.records import Candidate, Selection, Situation
 Vectors = Callable[[Sequence[str]], Floats]  # ids of records → (n, D), unit rows
 
 
-class Uplift(Learned):
+class Uplift(Reading):
     """Chooses among candidate sets. `embedder` is the store's, `vectors` gives those of records by id."""
 
     def __init__(self, weights: Weights, embedder: Embedder, vectors: Vectors) -> None:
@@ -105,10 +105,10 @@ class Network:
     @classmethod
     def of(cls, weights: Weights, size: int) -> "Network":
         """From arrays, for rows of `size` features. Raises InvalidData for arrays of other shapes."""
-        member = _layer(weights, "member", size)
+        member = weights.layer("member", size)
         hidden = member[0].shape[2]
-        pair = _layer(weights, "pair", hidden)
-        return cls(member, _layer(weights, "alone", hidden), pair, weights.array("sign", len(pair[0]), 1, pair[0].shape[2]))
+        pair = weights.layer("pair", hidden)
+        return cls(member, weights.layer("alone", hidden), pair, weights.array("sign", len(pair[0]), 1, pair[0].shape[2]))
 
     def tables(self, rows: Floats) -> tuple[Floats, Floats]:
         """What each of n records adds alone, (n,), and each two beyond that, (n, n) with zeros on the diagonal; means over seeds."""
@@ -134,8 +134,3 @@ def scored(tables: tuple[Floats, Floats], sets: Sequence[Set]) -> Floats:
         inside[row, list(one)] = 1
     found: Floats = inside @ alone + ((inside @ both) * inside).sum(1) / 2
     return found
-
-
-def _layer(weights: Weights, name: str, size: int) -> Layer:
-    weight = weights.array(f"{name}.weight", -1, size, -1)
-    return weight, weights.array(f"{name}.bias", weight.shape[0], 1, weight.shape[2])

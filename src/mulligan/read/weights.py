@@ -43,6 +43,11 @@ class Weights:
             raise InvalidData(f"weights for {self.kind} have no numbers in {name!r}: train again")
         return found
 
+    def layer(self, name: str, size: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Weight and bias of a linear layer of `size` inputs, stacked over seeds: (seeds, size, out) and (seeds, 1, out)."""
+        weight = self.array(f"{name}.weight", -1, size, -1)
+        return weight, self.array(f"{name}.bias", weight.shape[0], 1, weight.shape[2])
+
 
 def save(weights: Weights, path: Path) -> None:
     """Write `weights` to `path`, whole or not at all."""

@@ -4,12 +4,11 @@ In: a stored record and its source task. Out: a Lesson with the record's correct
 claims; the builders are `variants_sql.py` and `variants_code.py`.
 """
 
-import hashlib
 import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mulligan.nouns import Json, content_id
+from mulligan.nouns import Json, content_id, number_of
 from mulligan.records import Record, Task
 
 Kind = Literal[
@@ -96,4 +95,4 @@ def changed_task(task: Task, kind: Kind, *, prompt: str = "", context: str = "",
 
 def drawn(seed: int, *names: str) -> int:
     """A number that depends on the seed and the names alone."""
-    return int.from_bytes(hashlib.sha256("\0".join([str(seed), *names]).encode("utf-8", "surrogatepass")).digest()[:8], "big")
+    return number_of("\0".join([str(seed), *names]))

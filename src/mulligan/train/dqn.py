@@ -11,7 +11,6 @@ thing with less noise; `docs/results` says what came of both.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from mulligan.read.features import SLOT, Floats
 from mulligan.read.weights import Weights
 from mulligan.train.rows import GAMMA, Rows, scales, standardised
+from mulligan.train.stacked import Layer
 
 WIDTH = 64
 
@@ -63,8 +63,8 @@ class Network(nn.Module):
     def __init__(self, size: int, seeds: Sequence[int], width: int = WIDTH) -> None:
         super().__init__()
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-        self.show = _Head(size + 2 * len(SLOT), width, generators)
-        self.skip = _Head(size + len(SLOT), width, generators)
+        self.show = _head(size + 2 * len(SLOT), width, generators)
+        self.skip = _head(size + len(SLOT), width, generators)
 
     def forward(self, g: Tensor, x: Tensor, mask: Tensor) -> Tensor:
         """Shapes (seeds, B, G), (seeds, B, S, 11) and (seeds, B, S)."""
@@ -78,25 +78,9 @@ class Network(nn.Module):
         return torch.cat([skip, show.masked_fill(~mask, -torch.inf)], -1)
 
 
-class _Head(nn.Module):
+def _head(size: int, width: int, generators: Sequence[torch.Generator]) -> nn.Sequential:
     """Three layers, stacked over seeds."""
-
-    def __init__(self, size: int, width: int, generators: Sequence[torch.Generator]) -> None:
-        super().__init__()
-        sizes = [size, width, width, 1]
-        self.weight = nn.ParameterList()
-        self.bias = nn.ParameterList()
-        for into, out in pairwise(sizes):
-            bound = into**-0.5  # as torch's own linear layers begin
-            drawn = [(torch.rand(into, out, generator=g), torch.rand(1, out, generator=g)) for g in generators]
-            self.weight.append(nn.Parameter(torch.stack([(2 * w - 1) * bound for w, _ in drawn])))
-            self.bias.append(nn.Parameter(torch.stack([(2 * b - 1) * bound for _, b in drawn])))
-
-    def forward(self, rows: Tensor) -> Tensor:
-        shape, flat = rows.shape, rows.reshape(rows.shape[0], -1, rows.shape[-1])
-        for n, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):
-            flat = torch.baddbmm(bias, torch.relu(flat) if n else flat, weight)
-        return flat.reshape(*shape[:-1], 1)
+    return nn.Sequential(Layer(size, width, generators), nn.ReLU(), Layer(width, width, generators), nn.ReLU(), Layer(width, 1, generators))
 
 
 @dataclass
@@ -147,8 +131,8 @@ class Learner:
         """The online networks as plain arrays."""
         arrays = dict(scale)
         for name, head in (("show", self.online.show), ("skip", self.online.skip)):
-            for n, (weight, bias) in enumerate(zip(head.weight, head.bias, strict=True)):
-                arrays |= {f"{name}.{n}.weight": weight.detach().numpy(), f"{name}.{n}.bias": bias.detach().numpy()}
+            for n, layer in enumerate(head[::2]):
+                arrays |= {f"{name}.{n}.weight": layer.weight.detach().numpy(), f"{name}.{n}.bias": layer.bias.detach().numpy()}
         return Weights(kind="dqn", arrays=arrays, domains=tuple(domains))
 
 

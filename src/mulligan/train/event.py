@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mulligan.read.features import Floats
+from mulligan.read.features import Floats, features
 from mulligan.read.sets import Set, candidate_sets
 from mulligan.read.uplift import Network, member_rows, scored
 from mulligan.read.weights import Weights
+from mulligan.records import Candidate, Situation
 from mulligan.train import kernel, uplift
 from mulligan.train.kernel import Residuals, Theta
-from mulligan.train.probing import Acquired, Belief, Trial, acquire
+from mulligan.train.probing import Acquired, Belief, Policy, Trial, acquire
 
 Execute = Callable[[int, Set], tuple[float, bool]]  # task and set → outcome in [0, 1], and whether it had to be executed
 RIDGE = 10.0
@@ -34,6 +35,14 @@ class Posing:
     vectors: Floats
     asked: Floats
     executed: Mapping[Set, Sequence[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, situation: Situation, candidates: Sequence[Candidate], *, vectors: Floats, asked: Floats, domains: Sequence[str]
+    ) -> "Posing":
+        """A decision point, with the vectors of its records (n, D) and of its task (D,); nothing was executed there."""
+        g, x = features(situation, candidates, domains)
+        return cls(name=situation.task.id, g=g, x=x, vectors=vectors, asked=asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +66,7 @@ class Settings:
     """Of an event. `budget` counts new executions; with 0 the scorer is the warm-up's."""
 
     budget: int = 300
-    policy: str = "evsi"
+    policy: Policy = "evsi"
     seed: int = 0
     uniform: float = 0.05
     scorer: uplift.Settings = field(default_factory=uplift.Settings)
@@ -68,8 +77,7 @@ def run(posings: Sequence[Posing], execute: Execute, settings: Settings, *, embe
     size, theta = settings.scorer.size, Theta()
     base = baseline(posings)
     arms = [tuple(dict.fromkeys([(), *p.executed])) for p in posings]
-    zero = [np.zeros(len(sets)) for sets in arms]
-    start = [believed(p, sets, b + z, theta, size) for p, sets, b, z in zip(posings, arms, base, zero, strict=True)]
+    start = [believed(p, sets, np.full(len(sets), b), theta, size) for p, sets, b in zip(posings, arms, base, strict=True)]
     weights, calibration = _fitted(posings, arms, start, settings, theta, embedder, domains)
     if not settings.budget:
         return Outcome(weights=weights, calibration=calibration, theta=theta, trials=(), sets=tuple(arms))
@@ -83,7 +91,7 @@ def run(posings: Sequence[Posing], execute: Execute, settings: Settings, *, embe
         lambda task, arm: execute(task, arms[task][arm]),
         noise=theta.noise,
         budget=settings.budget,
-        policy=settings.policy,  # type: ignore[arg-type]  # checked there
+        policy=settings.policy,
         uniform=settings.uniform,
         seed=settings.seed,
     )

@@ -9,7 +9,6 @@ from mulligan.errors import UnknownName, UsageError
 from mulligan.nouns import Json
 from mulligan.points import tokens_of
 from mulligan.protocols import Embedder
-from mulligan.read.features import features
 from mulligan.read.sets import Set
 from mulligan.read.weights import Weights
 from mulligan.records import Episode, Record, Task
@@ -46,12 +45,11 @@ def sets(
         told = by_task.get(e.task.id)
         if told is None:
             (asked,) = embedder.embed([str(facts(e.task).get("gist") or e.task.prompt)])
-            g, x = features(here.situation, here.candidates, domains)
-            told = Posing(name=e.task.id, g=g, x=x, vectors=np.asarray(store.vectors(receipt.candidates)), asked=asked)
+            vectors = store.vectors(receipt.candidates)
+            told = Posing.of(here.situation, here.candidates, vectors=vectors, asked=asked, domains=domains)
         if len(told.x) == len(receipt.candidates):  # another store of the same task would have other candidates
             one: Set = tuple(sorted(receipt.candidates.index(key) for key in receipt.shown))
-            executed = {**told.executed, one: [*told.executed.get(one, ()), float(e.solved)]}
-            by_task[e.task.id] = Posing(name=told.name, g=told.g, x=told.x, vectors=told.vectors, asked=told.asked, executed=executed)
+            by_task[e.task.id] = replace(told, executed={**told.executed, one: [*told.executed.get(one, ()), float(e.solved)]})
     if not any(one for posing in by_task.values() for one in posing.executed):
         raise UsageError("no play showed a record: nothing tells what showing one does")
     how = event.Settings(budget=0, scorer=uplift.Settings(size=size))

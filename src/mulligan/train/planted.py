@@ -183,6 +183,20 @@ class Domain:
         return all(self.chance(posed, [c.record.id]) < alone for c in posed.candidates)
 
 
+class Uniform:
+    """Any choice with the same probability, drawn anew: what learners are trained on here."""
+
+    name = "uniform"
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def select(self, situation: Situation, candidates: Sequence[Candidate]) -> Selection:
+        """Each candidate or none."""
+        place = int(self._rng.integers(len(candidates) + 1))
+        return Selection(chosen=place - 1 if place else None, propensity=1 / (len(candidates) + 1), policy=self.name)
+
+
 def attempted(number: int, *, solved: bool, shown: int) -> Attempt:
     """What came of an attempt in the simulated domain, with the cost of what was shown."""
     verdict = Verdict(

@@ -100,6 +100,7 @@ def log_f(c: Array) -> Array:
 
 # ---- one event: many tasks, one budget ----
 
+Policy = Literal["evsi", "random"]
 Probe = Callable[[int, int], tuple[float, bool]]  # task and arm → outcome, and whether it had to be made (and is paid for)
 
 
@@ -135,7 +136,7 @@ def acquire(
     *,
     noise: float,
     budget: int = 300,
-    policy: Literal["evsi", "random"] = "evsi",
+    policy: Policy = "evsi",
     uniform: float = UNIFORM,
     seed: int = 0,
 ) -> Acquired:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mulligan.errors import UsageError
+from mulligan.points import fold_of
 from mulligan.read.features import Floats
 from mulligan.read.learned import show_rows, skip_row
 from mulligan.read.weights import Weights
@@ -77,15 +78,16 @@ def contextual(known: Rows) -> Weights:
 
     The models are cross-fitted over groups, so that no row corrects the model it was fitted to.
     """
-    fold = np.array([hash_fold(str(g)) for g in known.group])
+    fold = np.array([fold_of(str(g), FOLDS) for g in known.group])
     listed: list[Floats] = []
     labels: list[NDArray[np.float32]] = []
-    g, x = standardised(known, scales(known))
+    scale = scales(known)
+    g, x = standardised(known, scale)
     for number in range(FOLDS):
         train, here = known.take(np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
         if not len(here):
             continue
-        model = {head: _ridge(rows, train.gain[at]) for head, (rows, at) in _heads(train, scales(known)).items()}
+        model = {head: _ridge(rows, train.gain[at]) for head, (rows, at) in _heads(train, scale).items()}
         for n in here:
             valid = np.flatnonzero(known.mask[n])
             if not len(valid):
@@ -119,17 +121,11 @@ RIVALS: Mapping[str, Callable[[Rows], Weights]] = {
 }
 
 
-def hash_fold(group: str, folds: int = FOLDS) -> int:
-    """The fold of a group, always the same."""
-    import hashlib
-
-    return int.from_bytes(hashlib.sha256(group.encode("utf-8", "surrogatepass")).digest()[:4], "big") % folds
-
-
 def _heads(known: Rows, scale: Mapping[str, Floats] | None = None) -> dict[str, tuple[Floats, NDArray[np.int64]]]:
     """For each head its rows of features, standardised, and the places of the rows that it learns from."""
     shown, skipped = np.flatnonzero(known.action > 0), np.flatnonzero(known.action == 0)
-    g, _ = standardised(known, scale or scales(known))
+    scale = scale or scales(known)
+    g, _ = standardised(known, scale)
     skip = np.concatenate([np.ones((len(skipped), 1), np.float32), g[skipped]], 1)
     return {"show": (_shown(known, shown, scale), shown), "skip": (skip, skipped)}
 

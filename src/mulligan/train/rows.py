@@ -140,11 +140,13 @@ def rows(episodes: Iterable[Sequence[Point]], *, domains: Sequence[str], penalti
 def scales(known: Rows) -> Mapping[str, Floats]:
     """Mean and scale of every feature, as weights carry them: g over rows, x over candidates; 1 where nothing varies."""
     x = known.x[known.mask].reshape(-1, len(SLOT)) if known.mask.any() else np.zeros((1, len(SLOT)), np.float32)
-    found: dict[str, Floats] = {}
-    for name, part in (("g", known.g), ("x", x)):
-        mean, spread = part.mean(0, np.float64), part.std(0, np.float64)  # in float32 a constant would seem to vary
-        found |= {f"{name}_mean": mean.astype(np.float32), f"{name}_scale": np.where(spread > 1e-6, spread, 1.0).astype(np.float32)}
-    return found
+    return {**scale_of("g", known.g), **scale_of("x", x)}
+
+
+def scale_of(name: str, values: Floats) -> dict[str, Floats]:
+    """Mean and scale of each column of `values`, under that name."""
+    mean, spread = values.mean(0, np.float64), values.std(0, np.float64)  # in float32 a constant would seem to vary
+    return {f"{name}_mean": mean.astype(np.float32), f"{name}_scale": np.where(spread > 1e-6, spread, 1.0).astype(np.float32)}
 
 
 def standardised(known: Rows, scale: Mapping[str, Floats]) -> tuple[Floats, Floats]:

@@ -17,6 +17,8 @@ from mulligan.read.features import SLOT, Floats
 from mulligan.read.sets import Set
 from mulligan.read.uplift import member_rows
 from mulligan.read.weights import Weights
+from mulligan.train.rows import scale_of
+from mulligan.train.stacked import Layer
 
 ISOTONIC = 200  # points from which the calibration is isotonic instead of affine
 BINS = 10
@@ -87,9 +89,9 @@ class Scorer(nn.Module):
     def __init__(self, size: int, settings: Settings) -> None:
         super().__init__()
         generators = [torch.Generator().manual_seed(seed) for seed in settings.seeds]
-        self.member = _Layer(size, settings.hidden, generators)
-        self.alone = _Layer(settings.hidden, 1, generators)
-        self.pair = _Layer(settings.hidden, settings.rank, generators)
+        self.member = Layer(size, settings.hidden, generators)
+        self.alone = Layer(settings.hidden, 1, generators)
+        self.pair = Layer(settings.hidden, settings.rank, generators)
         half = settings.rank // 2
         self.sign = nn.Parameter(torch.tensor([1.0] * half + [-1.0] * (settings.rank - half)).expand(len(generators), 1, -1).clone())
 
@@ -108,27 +110,12 @@ class Scorer(nn.Module):
         return alone.sum(3) + (both * self.sign[:, :, None]).sum(-1) / 2
 
 
-class _Layer(nn.Module):
-    """A linear layer, stacked over seeds."""
-
-    def __init__(self, into: int, out: int, generators: Sequence[torch.Generator]) -> None:
-        super().__init__()
-        drawn = [(torch.rand(into, out, generator=g), torch.rand(1, out, generator=g)) for g in generators]
-        self.weight = nn.Parameter(torch.stack([(2 * w - 1) * into**-0.5 for w, _ in drawn]))
-        self.bias = nn.Parameter(torch.stack([(2 * b - 1) * into**-0.5 for _, b in drawn]))
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """(seeds, ..., in) to (seeds, ..., out)."""
-        flat = torch.baddbmm(self.bias, rows.reshape(rows.shape[0], -1, rows.shape[-1]), self.weight)
-        return flat.reshape(*rows.shape[:-1], -1)
-
-
 def fit(examples: Sequence[Example], settings: Settings, *, embedder: str, domains: Sequence[str] = ()) -> tuple[Weights, Calibration]:
     """Train the scorer and calibrate it. Raises ValueError when no example has a set."""
     examples = [e for e in examples if e.sets]
     if not examples:
         raise ValueError("no task with a set that was tried")
-    scale = _scales(examples)
+    scale = {**scale_of("g", np.stack([e.g for e in examples])), **scale_of("x", np.concatenate([e.x for e in examples]))}
     data, many = _tensors(examples, scale, settings.size, settings.projection), len(settings.seeds)
     spread = max(3, many)  # folds; a network alone goes without a third of the tasks
     fold = np.arange(len(examples)) % spread if len(examples) >= 2 * spread else np.full(len(examples), -1)
@@ -217,16 +204,6 @@ def _knots(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64
     spread, ends = float(x.var()), np.array([x.min() - 1, x.max() + 1])
     slope = float(((x - x.mean()) * (y - y.mean())).mean() / spread) if spread > 1e-12 else 0.0
     return np.stack([ends, y.mean() + max(0.0, slope) * (ends - x.mean())])
-
-
-def _scales(examples: Sequence[Example]) -> dict[str, Floats]:
-    """Standardisation, and the projection onto the main directions of all vectors."""
-    found: dict[str, Floats] = {}
-    for name, part in (("g", np.stack([e.g for e in examples])), ("x", np.concatenate([e.x for e in examples]))):
-        spread = part.std(0, np.float64)
-        found |= {f"{name}_mean": part.mean(0, np.float64).astype(np.float32)}
-        found |= {f"{name}_scale": np.where(spread > 1e-6, spread, 1.0).astype(np.float32)}
-    return found
 
 
 def _tensors(examples: Sequence[Example], scale: dict[str, Floats], size: int, width: int) -> dict[str, Tensor]:
